@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from governor.alerts.model import AlertKind
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision, Stage
+from governor.approvals.rules.approval import deadline_given, first_approval
 from governor.core.errors import InputError, NobodyListens, SafetyError, Throttled
+from governor.core.units import parse_iso
 from governor.episode.model.episode import Outcome
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode, Policy
+from governor.remediation.answer_time import RETRIES_OF_A_STAGE
 from governor.table import keys
 from tests.builders import NOW
 from tests.unit.worlds.builders import asker, opener, recorder, ref_of
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import APPROVAL_ID, World
+
+HOURS = timedelta(hours=24)
 
 
 @pytest.mark.parametrize(
@@ -204,3 +209,74 @@ def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:
 
     record = world.state.record(ref.target, instance_id)
     assert NOW + timedelta(minutes=60) == record.quiet_until
+
+
+def asked_in_stages(delays: dict[Stage, timedelta]) -> list[tuple[Stage, datetime | None]]:
+    """Return the deadline that each message gives, and the one that a page gives (`AWAIT`), of a
+    question whose stages begin late by these delays."""
+    world = World(decide=False)
+    ask = asker(world)
+    schedule = world._stored().asking.schedule
+    assert schedule is not None
+    begins_at = {
+        Stage.ASK: schedule.ask_at,
+        Stage.AWAIT: schedule.ask_at,
+        Stage.REMIND: schedule.remind_at,
+        Stage.ESCALATE: schedule.escalate_at,
+    }
+    given: list[tuple[Stage, datetime | None]] = []
+    for stage, planned in begins_at.items():
+        world.clock.moment = planned + delays.get(stage, timedelta())
+        token = None if stage is Stage.ASK else f"token-{stage.value}"
+        ask(world.ref, stage, token)
+        approval = world.state.approval(APPROVAL_ID)
+        assert approval is not None
+        if stage is Stage.AWAIT:
+            given.append((stage, approval.deadline))
+        else:
+            said = world.announcer.sent[-1].facts["expires_at"]
+            given.append((stage, parse_iso(str(said))))
+            assert approval.deadline == given[-1][1]
+        assert approval.expires_at >= approval.deadline
+    return given
+
+
+def test_every_stage_gives_the_same_deadline() -> None:
+    """A mail said 11:41 and its page 11:42: each stage counted from its own beginning, which is a
+    moment after the message before it was written."""
+    late = {
+        Stage.AWAIT: timedelta(seconds=70),
+        Stage.REMIND: timedelta(minutes=2),
+        Stage.ESCALATE: timedelta(minutes=4),
+    }
+
+    assert 1 == len({deadline for _, deadline in asked_in_stages(late)})
+
+
+def test_a_late_message_moves_the_deadline() -> None:
+    """Its people would have less time than the policy gives them."""
+    hour = timedelta(hours=1)
+    asked, awaited, *later = asked_in_stages(
+        dict.fromkeys((Stage.AWAIT, Stage.REMIND, Stage.ESCALATE), hour)
+    )
+
+    assert asked[1] is not None
+    assert awaited[1] == asked[1] + hour
+    assert {awaited[1]} == {deadline for _, deadline in later}
+
+
+def test_a_short_time_to_answer_is_not_shortened_by_a_delay() -> None:
+    """Five minutes are nothing of a day, and half of ten minutes."""
+    approval = first_approval(World(decide=False)._stored())
+    approval = replace(approval, answer_by=NOW + timedelta(minutes=10))
+
+    assert deadline_given(approval, NOW + timedelta(minutes=15), NOW) == NOW + timedelta(minutes=15)
+
+
+def test_the_tolerance_is_that_of_silence() -> None:
+    """Silence never counts before the deadline that people were given."""
+    approval = replace(first_approval(World(decide=False)._stored()), answer_by=NOW + HOURS)
+    latest = NOW + HOURS + RETRIES_OF_A_STAGE
+
+    assert deadline_given(approval, latest, NOW) == NOW + HOURS
+    assert deadline_given(approval, latest + timedelta(seconds=1), NOW) > NOW + HOURS

@@ -76,7 +76,7 @@ ADDED = frozenset(
 )
 """Fields that it did not know. It ignores what it does not know."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_from", "counted_for"}
-ADDED |= {"keep_ended_at", "keep_ended_by"}
+ADDED |= {"keep_ended_at", "keep_ended_by", "answer_by"}
 ADDED |= {"kept_in", "exempt_in", "kept_by", "resource_name"}
 ADDED |= {"cash_low_usd_per_hour", "cash_high_usd_per_hour", "saves_from", "morning", "idle_usd"}
 ADDED |= {

@@ -43,6 +43,7 @@ from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from governor.verdict.model import Hold
+from governor.web.answers import brief
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import (
@@ -264,6 +265,17 @@ def test_the_page_says_what_will_happen() -> None:
         )
     )
     assert TOKEN not in page
+
+
+def test_the_page_gives_the_deadline_of_the_messages() -> None:
+    """The question takes answers for a minute longer: its workflow began to wait later."""
+    world = World()
+    world.state.await_answer(ID, TOKEN, "await", LATER + timedelta(minutes=1), answer_by=LATER)
+    view = world.site.show(ID)
+    body = world.get().body
+
+    assert ["Sat 12:02"] == sorted(set(re.findall(r"Sat 12:0\d", body)))
+    assert iso(LATER) == brief(view)["expires_at"]
 
 
 def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:

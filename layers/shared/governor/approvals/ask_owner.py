@@ -12,6 +12,7 @@ from governor.alerts.ports import Announcer
 from governor.approvals.deliver_decision import answer_document, asked_about
 from governor.approvals.messages.questions import stage_alert, waiting_alert
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
+from governor.approvals.rules.approval import deadline_given
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
@@ -89,14 +90,15 @@ class AskOwner:
             self._must_not_be_frozen(episode, now)
         # The question is opened before it is sent: an answer may come at once.
         until = self._expiry(episode, stage, now)
-        approval = self._await_answer(episode, stage, task_token, until)
+        approval = self._await_answer(episode, stage, task_token, until, now)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
                 # Decided between two stages: the earlier task no longer waits, this one does.
                 self.workflow.answer(task_token, answer_document(approval))
             return StageResult(reached_people=True, settled=True)
         if self._sends_message(episode, stage, now):
-            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode), until))
+            link = self._link(episode)
+            self.announcer.announce(stage_alert(episode, stage, now, link, approval.deadline))
         return StageResult(reached_people=has_reached_people)
 
     def _is_reached_by_topic(self, episode: Episode) -> bool:
@@ -138,21 +140,29 @@ class AskOwner:
         )
 
     def _await_answer(
-        self, episode: Episode, stage: Stage, task_token: str | None, until: UtcDatetime
+        self,
+        episode: Episode,
+        stage: Stage,
+        task_token: str | None,
+        until: UtcDatetime,
+        now: UtcDatetime,
     ) -> Approval:
         """Open the question for answers, bind the task that waits to it, if there is one, and
         return the question as it is stored now: it may be decided already.
 
         `until` is when the question expires; in the stage `ASK`, the policy's time to deliver a
-        message is added. Raises: NotFound; PolicyError; CloudError.
+        message is added. The deadline that people were given stays, unless the stage is late.
+        Raises: NotFound; PolicyError; CloudError.
         """
+        stored = self.approval_store.existing(episode.approval_id)
+        answer_by = deadline_given(stored, until, now)
         expires_at = until
         if stage is Stage.ASK:
             # The time to answer begins when a channel has the message. Until then it may be
             # answered, too.
             expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
         return self.approval_store.await_answer(
-            episode.approval_id, task_token, stage.value, expires_at
+            episode.approval_id, task_token, stage.value, expires_at, answer_by
         )
 
     def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:

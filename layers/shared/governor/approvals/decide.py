@@ -354,7 +354,7 @@ class Decide:
     ) -> None:
         """Notify people of the first approval. A CloudError is only logged: the approval stands."""
         try:
-            self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
+            self.announcer.announce(first_yes_alert(episode, decision, approval.deadline))
         except CloudError:
             _log.exception("nobody could be notified of a first yes")
 

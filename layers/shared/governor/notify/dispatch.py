@@ -190,7 +190,7 @@ class Dispatch:
         if again:
             own = {key: delivery for key, delivery in own.items() if not delivery.given_up}
         approval = vouched.approval
-        expires_at = approval.expires_at if approval else None
+        expires_at = approval.deadline if approval else None
         return Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:

@@ -145,7 +145,7 @@ class Vouch:
         if kind in questions.STAGE_OF:
             return _stage_alert(kind, episode, approval, at)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
-            return questions.first_yes_alert(episode, approval.first_yes, approval.expires_at)
+            return questions.first_yes_alert(episode, approval.first_yes, approval.deadline)
         ending = episode.ending
         if kind in ENDS and ending is not None:
             return ends.outcome_alert(
@@ -176,7 +176,7 @@ def _stage_alert(
     question's deadline if it is a question."""
     deadline: UtcDatetime | None = None
     if approval and kind in OPEN:
-        deadline = approval.expires_at
+        deadline = approval.deadline
     return questions.stage_alert(episode, questions.STAGE_OF[kind], at, None, deadline)
 
 

@@ -62,7 +62,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "reason": view.idle_text.sentence,
         "action": episode.plan.action.value,
         "usd_per_day": usd_per_day,
-        "expires_at": iso(view.approval.expires_at),
+        "expires_at": iso(view.approval.deadline),
         "can_hold": view.can_hold,
         "can_hold_late": view.can_hold_late,
     }

@@ -165,9 +165,9 @@ def _gpus_text(episode: Episode) -> str:
 
 def _deadline(view: ApprovalView) -> str:
     """Return the deadline of the question as text, such as `Sat 04:02, 23 h left`."""
-    expires_at = view.approval.expires_at
-    moment = clock(expires_at, view.episode.asking.time_zone, view.now)
-    return f"{moment}, {left(expires_at - view.now)} left"
+    deadline = view.approval.deadline
+    moment = clock(deadline, view.episode.asking.time_zone, view.now)
+    return f"{moment}, {left(deadline - view.now)} left"
 
 
 def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
@@ -301,7 +301,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     takes_hold = view.takes_hold and not visitor.sign_in
     return {
         "view": view,
-        "silence": sentences.silence_text(episode, view.approval.expires_at, view.now),
+        "silence": sentences.silence_text(episode, view.approval.deadline, view.now),
         "cost": sentences.cost_lines(episode)[0],
         "progress": _progress(view),
         "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),

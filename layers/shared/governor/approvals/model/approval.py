@@ -105,6 +105,18 @@ class Approval:
     expired_at: UtcDatetime | None = None
     expiry_seal: str | None = None
     """Made by `conclude_approval`, with the time at which it found no answer."""
+    answer_by: UtcDatetime | None = None
+    """The deadline that its messages give. `None` before the first message, and for a question of
+    an earlier release."""
+
+    @property
+    def deadline(self) -> UtcDatetime:
+        """Return the deadline that messages, pages and the command line give.
+
+        The question takes answers until `expires_at`, which may be minutes later: its workflow
+        begins to wait only after the message was delivered.
+        """
+        return self.answer_by or self.expires_at
 
     @property
     def link_ends(self) -> UtcDatetime:

@@ -49,6 +49,10 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
+_ON_TIME = timedelta(minutes=15)
+"""A stage that begins at most so late changes no deadline. Silence counts with the same tolerance
+(`RETRIES_OF_A_STAGE` in remediation)."""
+
 LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts"
 
 
@@ -280,6 +284,22 @@ def asked_at(
         return planned.ask_at
     time_to_answer = planned.expire_at - planned.ask_at
     return max(planned.ask_at, approval.expires_at - delivery_limit - time_to_answer)
+
+
+def deadline_given(approval: Approval, until: UtcDatetime, now: UtcDatetime) -> UtcDatetime:
+    """Return the deadline to give people for a question whose stage begins now and that takes
+    answers until `until`.
+
+    The wait for an answer begins only after the message was delivered, minutes after it was
+    written. So `until` moves a little with each stage. The deadline that people were given stays,
+    unless the stage is late by more than 15 minutes or a twentieth of the time that is left.
+    """
+    given = approval.answer_by
+    if given is None:
+        return until
+    allowed_delay = min(_ON_TIME, (until - now) / 20)
+    is_on_time = given <= until <= given + allowed_delay
+    return given if is_on_time else until
 
 
 def notice_until(

@@ -146,15 +146,26 @@ class Approvals(Store):
         }
 
     def await_answer(
-        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+        self,
+        approval_id: str,
+        task_token: str | None,
+        stage: str,
+        expires_at: datetime,
+        answer_by: datetime | None = None,
     ) -> Approval:
         """Open the question for answers until `expires_at`, and bind the task that waits to it. A
         question that is decided stays as it is.
 
-        `task_token` is `None` if no task waits; `stage` is the value of the stage. Return the
-        question as it is stored. Raises: NotFound; CloudError.
+        `task_token` is `None` if no task waits; `stage` is the value of the stage. `answer_by` is
+        the deadline that people are given; without it, `expires_at`. Return the question as it is
+        stored. Raises: NotFound; CloudError.
         """
-        asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
+        asked = {
+            "task_token": task_token,
+            "stage": stage,
+            "expires_at": expires_at,
+            "answer_by": answer_by or expires_at,
+        }
         self._table.try_write(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
 
