@@ -100,7 +100,7 @@ ADDED |= {"encoder_utilization", "decoder_utilization", "encoded_frames"}
 ADDED |= {"restarts", "restarts_quiet_until", "others_started_at"}
 ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
-ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in", "ran_at"}
+ADDED |= {"ran_at"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

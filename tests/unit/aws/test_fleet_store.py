@@ -50,6 +50,7 @@ def row(instance_id: str = INSTANCE_ID, **changes: object) -> FleetRow:
         kept_because="session",
         kept_by="alice@example.com",
         stays_until=NOW,
+        stopped_at=NOW,
     )
     return replace(whole, **changes)  # type: ignore[arg-type]
 
@@ -90,6 +91,7 @@ GOLDEN = {
     "kept_because": "session",
     "kept_by": "alice@example.com",
     "stays_until": "2026-11-20T12:00:00.123456+00:00",
+    "stopped_at": "2026-11-20T12:00:00.123456+00:00",
 }
 """How a row is stored; a later release reads it so."""
 
