@@ -71,7 +71,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        capital=_capital,
+        capital=units.capitalized,
         clock=_time_filter(units.clock),
         day=_time_filter(units.day_and_time),
         deadline=_time_filter(units.deadline),
@@ -81,11 +81,6 @@ def environment() -> Environment:
         usd=units.usd,
     )
     return environment
-
-
-def _capital(text: str) -> str:
-    """Return the text with its first letter as a capital; an empty text stays empty."""
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable[..., str]:

@@ -31,6 +31,8 @@ shorter."""
 
 _FAR = timedelta(days=6)
 """From here on a weekday alone no longer names a day."""
+_IDENTIFIER = re.compile(r"[0-9_:./@=]|[a-z][A-Z]")
+"""A sign or a change of letter case within a word that no plain word has."""
 _IDENTITIES = (
     (re.compile(r"\blink:broadcast\b"), "somebody with the link sent to a list"),
     (re.compile(r"\blink:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
@@ -176,13 +178,22 @@ def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return the text as a sentence: with a capital letter, unless it begins with an instance id,
+    """Return the text as a sentence: with a capital letter, unless it begins with an identifier,
     and a full stop. Return an empty text for a blank one."""
     text = text.strip()
     if not text:
         return ""
-    first = text[0] if text.startswith("i-") else text[0].upper()
-    return full_stop(f"{first}{text[1:]}")
+    return full_stop(capitalized(text))
+
+
+def capitalized(text: str) -> str:
+    """Return the text with its first letter as a capital, unless its first word is an identifier,
+    such as `i-0abc`, `ec2:CreateSnapshots`, `nvidia_smi_utilization_gpu` or `idle.second_figure`,
+    which would be another one then. An empty text stays empty."""
+    first_word = text.partition(" ")[0].rstrip(".,:;!?")
+    if text.startswith("i-") or _IDENTIFIER.search(first_word):
+        return text
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def full_stop(text: str) -> str:

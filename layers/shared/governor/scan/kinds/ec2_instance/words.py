@@ -7,7 +7,7 @@ from governor.core.homes import Kind as HomeKind
 from governor.core.homes import home_of
 from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
 from governor.core.managers import Manager
-from governor.core.units import full_stop, printable, span
+from governor.core.units import capitalized, full_stop, printable, span
 from governor.money.rules.cost import PREPAID
 from governor.policy.model.policy import Policy
 from governor.policy.model.profiles import Part
@@ -47,11 +47,11 @@ def evidence_of(host: Host, measured: Measured, finding: Finding, policy: Policy
 def _by_accelerators(host: Host, reading: Reading, finding: Finding) -> str:
     """Return the sentence about the figures of the accelerators themselves."""
     if reading.source is None or reading.window is None:
-        return _capitalized(printable(reading.reason))
+        return capitalized(printable(reading.reason))
     source = reading.source
     publisher = f"{source.profile.publisher}, {printable(source.namespace)}"
     if finding is not Finding.IDLE:
-        return f"{_capitalized(printable(reading.reason))} ({publisher})"
+        return f"{capitalized(printable(reading.reason))} ({publisher})"
     word = "NeuronCore" if source.profile.part is Part.CORE else host.part_word
     figures = [_all_parts(word, reading.parts)]
     if reading.cpu_percent is not None:
@@ -79,7 +79,7 @@ def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> 
     if finding is Finding.BUSY:
         figure = rules.busiest_beside(beside, policy) or ""
         amount = _amount(figure, beside.peaks.get(figure, 0.0))
-        return f"{_capitalized(figure)} reached {amount} within {length}, by EC2; {unmeasured}"
+        return f"{capitalized(figure)} reached {amount} within {length}, by EC2; {unmeasured}"
     if beside.problem:
         return f"Its metrics could not be read: {printable(beside.problem)}"
     if beside.missing:
@@ -146,11 +146,6 @@ def why_unstoppable(host: Host, measured: Measured) -> str | None:
     if measured.spot_request is SpotRequestType.ONE_TIME:
         return "A one-time Spot instance cannot be stopped, only terminated"
     return "Whether this Spot instance can be stopped is not known"
-
-
-def _capitalized(text: str) -> str:
-    """Return the text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
 
 
 def command_for(host: Host, judgment: Judgment, *, can_stop: bool) -> str:
