@@ -288,6 +288,9 @@ def _state_line(question: Mapping[str, Any]) -> str:
             f"id {question_id}"
         )
     if question["can_decide"]:
+        if question.get("silence"):
+            return f"  open: {printable(question['silence'])} id {question_id}"
+        # A stack of the previous release has no such sentence.
         silence = f"if nobody answers, {_silence(question)}"
         return f"  open: it ends {until(question['expires_at'])}; {silence}; id {question_id}"
     return f"  nothing more can be decided; id {question_id}"

@@ -36,7 +36,9 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     ids = [stage.launch(name=f"forgotten-{number}") for number in range(3)]
     stage.scene.sweep()
     send_together(stage, ids)
-    visitor.open(link_in(stage, await_mail(stage, ids[0], "alice@example.com", "Stop them?")))
+    visitor.open(
+        link_in(stage, await_mail(stage, ids[0], "alice@example.com", "unless you stop them"))
+    )
     assert "3 idle GPU instances" in visitor.text()
     visitor.assert_at_ease()
 

@@ -47,7 +47,7 @@ def await_received(stage: Stage, channel: str, instance_id: str, count: int = 1)
 
 
 def await_mail(
-    stage: Stage, instance_id: str, address: str, title: str = " it? Answer by"
+    stage: Stage, instance_id: str, address: str, title: str = " keeps running unless you "
 ) -> dict[str, Any]:
     """The mail to one person, once SES has taken it."""
 
@@ -243,7 +243,7 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     assert [] == received(stage, "pagerduty", instance_id)
     to_finops = [mail for mail in stage.scene.sent_mail() if mail["To"] == ["finops@example.com"]]
     about_it = [mail for mail in to_finops if instance_id in mail["BodyText"]]
-    assert ["Escalation"] == [mail["Subject"].strip().split(":")[0] for mail in about_it]
+    assert [True] == ["Escalation" in mail["Subject"] for mail in about_it]
     link = link_in(stage, await_mail(stage, instance_id, "finops@example.com", "Escalation"))
     assert 303 == decide(link, "approve")[0]
     for address in ("finops@example.com", "alice@example.com", "bob@example.com"):
@@ -284,7 +284,7 @@ def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> 
     stage.scene.sweep()
     send_together(stage, ids)
 
-    mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
+    mail = await_mail(stage, ids[0], "alice@example.com", "unless you stop them")
     assert all(instance_id in mail["BodyText"] for instance_id in ids)
     assert mail["Subject"].startswith("3 idle GPU instances")
     for instance_id in ids:
@@ -298,7 +298,7 @@ def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> 
     assert (200, 3) == (status, page.count(": Recorded: "))
     assert ["kept"] * 3 == [stage.outcome(instance_id) for instance_id in ids]
     to_alice = [m for m in stage.scene.sent_mail() if m["To"] == ["alice@example.com"]]
-    assert 1 == sum("? Answer by" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
+    assert 1 == sum("unless you stop" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
 
 
 def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> None:

@@ -77,7 +77,7 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
 
     of = {stage.whose(url): url for url in sorted(before)}
     assert 303 == decide(of["alice@example.com"], "approve", typed_instance_id=instance_id)[0]
-    await_mail(stage, instance_id, "bob@example.com", "one of two")
+    await_mail(stage, instance_id, "bob@example.com", "a second person approves")
     open_all(every_link(stage, instance_id))
     approval = stage.state.approval(stage.episode(instance_id).approval_id)
     assert approval is not None
@@ -86,7 +86,7 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
     until = f"{datetime.now(tz=UTC) + timedelta(hours=4):%Y-%m-%dT%H:%M:%SZ}"
     assert 303 == decide(of["bob@example.com"], "keep", keep_until=until)[0]
     assert "kept" == stage.outcome(instance_id)
-    await_mail(stage, instance_id, "finops@example.com", "keeps running")
+    await_mail(stage, instance_id, "finops@example.com", "keeps running until")
     open_all(every_link(stage, instance_id))
     assert ("kept", "running") == (stage.outcome(instance_id), stage.ec2_state(instance_id))
 
@@ -100,7 +100,7 @@ def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
     ids = [stage.launch() for _ in range(2)]
     stage.scene.sweep()
     send_together(stage, ids)
-    mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
+    mail = await_mail(stage, ids[0], "alice@example.com", "unless you stop them")
     assert mail["Subject"].startswith("2 idle GPU instances")
     for instance_id in ids:
         open_all(every_link(stage, instance_id))

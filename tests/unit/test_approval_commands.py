@@ -351,6 +351,17 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
         assert "checked again" not in said
 
 
+def test_the_consequence_of_silence_is_that_of_the_messages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With its own time and zone. A stack of the previous release has no such sentence."""
+    silence = "If nobody answers, GPU Governor stops it, not before Sat 04:02 Berlin (03:02 UTC)."
+
+    assert f"  open: {silence} id " in approved(
+        capsys, {"first_yes_by": "alice", "needs_another": True, "silence": silence}
+    )
+
+
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
     """One's own is answered with the record; another's is refused, with both in the refusal."""
     assert "  Approved by alice, 2 h ago (" in approved(

@@ -50,7 +50,7 @@ def test_the_first_of_two_is_told_once() -> None:
     assert (AlertKind.APPROVAL_FIRST_YES, Severity.WARNING) == (told.kind, told.severity)
     assert f"first-yes-{world.ref.execution_name}" == told.dedup_id
     text = "\n".join((told.subject, *told.lines))
-    assert "one of two approved to terminate it" in told.subject
+    assert "keeps running unless a second person approves by Fri 13:02 UTC" in told.subject
     assert (
         f"{ALICE} approved. One more person whom the policy names by address must approve" in text
     )

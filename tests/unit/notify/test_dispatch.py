@@ -1332,7 +1332,8 @@ def test_many_questions_to_one_person_come_as_one_message() -> None:
 
     assert [] == fleet.flush()
     (digest,) = fleet.mail.sent
-    assert ("3 idle GPU instances, $72/day. Stop them?", 3) == (digest.title, len(digest.sections))
+    title = "3 idle GPU instances keep running unless you stop them. $72/day"
+    assert (title, 3) == (digest.title, len(digest.sections))
     assert str(digest.link).startswith("https://api.example.com/q/digest-1.1.")
     assert "alice@example.com" == recipient(fleet, digest)
     assert 3 == len(fleet.hook.sent)
@@ -1368,7 +1369,7 @@ def test_stages_do_not_mix() -> None:
     fleet.worker(fleet.alerts(Stage.REMIND))
     fleet.flush()
 
-    assert ["3 idle", "Remind"] == sorted(m.title[:6] for m in fleet.mail.sent)
+    assert [False, True] == ["Reminder" in message.title for message in fleet.mail.sent]
 
 
 def test_what_was_answered_meanwhile_is_not_asked() -> None:

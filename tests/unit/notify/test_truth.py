@@ -86,6 +86,7 @@ LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0
 ASKED = NOW - timedelta(hours=8)
 DEADLINE = NOW + timedelta(hours=15)
 """04:02 in Berlin, 03:02 UTC, on Saturday."""
+REASON = "Idle for 6 h 40 min (every GPU under 5%)."
 QUESTIONS = (Stage.ASK, Stage.REMIND, Stage.ESCALATE)
 FORMS = {"email": ("mail text", "mail page"), "slack": ("slack", "slack text")}
 """The forms of a channel that shows a message in several."""
@@ -308,8 +309,12 @@ def truth_of(
         "deadline": "Sat 04:02 Berlin (03:02 UTC), in 15 h",
         "silence": f"GPU Governor {doing}s it" if on_expiry == "act" else "nothing happens",
         "people": "Two different people must approve" if people > 1 else "One approval is enough",
-        "question": f"{doing.capitalize()} it?",
+        "subject": f"notebook-7 keeps running unless you {doing} it by Sat 04:02 Berlin",
     }
+    if on_expiry == "act":
+        asks["subject"] = (
+            f"notebook-7 will be {doing}ped, not before Sat 04:02 Berlin, unless you answer"
+        )
     news = {
         Stage.REMIND: {"new": "asked 8 h ago; nobody has answered"},
         Stage.ESCALATE: {"new": "asked 8 h ago and reminded 4 h ago; nobody has answered"},
@@ -317,13 +322,13 @@ def truth_of(
     told = {
         Mode.OBSERVE: {"mode": "rehearsal (mode observe): nothing happens", "loss": "would lose"},
         Mode.AUTO: {
-            "mode": "Mode auto: nobody is asked. GPU Governor stops it by itself on Fri "
-            "14:02 Berlin (13",
+            "mode": "Mode auto: nobody is asked. GPU Governor stops it by itself, not before "
+            "Fri 14:02 Berlin (13",
             "until": "Until it begins you can hold, keep or exempt it",
         },
         Mode.ASK: {},
     }
-    about = {"idle": "dle 6 h 40 min", "loss": "lose", **ABOUT}
+    about = {"idle": "6 h 40 min", "loss": "lose", **ABOUT}
     return {**about, **(asks if stage in QUESTIONS else told[mode]), **news.get(stage, {})}
 
 
@@ -338,14 +343,14 @@ def test_a_message_says_the_truth_of_its_mode(
 ) -> None:
     """Name, type, owner, cost, idle time, mode, silence, deadline, people, link, and why somebody
     gets it."""
-    episode = episode_of(mode, on_expiry)
+    episode = episode_of(mode, on_expiry, reason=REASON)
     until = DEADLINE if stage is not Stage.TELL else None
     text = texts(stage_alert(episode, stage, NOW, LINK, until), episode)[channel]
     needed = truth_of(stage, mode, on_expiry)
     if channel == "slack text":  # what a lock screen shows
         needed = {
             name: needed[name]
-            for name in ("name", "idle", "cost", "deadline", "silence")
+            for name in ("name", "cost", "deadline", "silence", "subject")
             if name in needed
         }
     elif channel != "pagerduty":  # there the link stands beside the payload
@@ -370,7 +375,7 @@ def test_the_foot_of_a_message_names_it_by_the_words_of_people() -> None:
 @pytest.mark.parametrize("stage", QUESTIONS)
 def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
     """Everywhere. Silence never terminates: the policy refuses that."""
-    episode = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
+    episode = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2), reason=REASON)
     needed = truth_of(stage, Mode.ASK, "no-action", people=2, action=Action.TERMINATE)
     found = texts(stage_alert(episode, stage, NOW, LINK, DEADLINE), episode)
     del found["slack text"]
@@ -413,9 +418,12 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
     assert not [
         channel
         for channel, text in found.items()
-        if "stopped for 14 days. Terminate it?" not in text
+        if "notebook-7 stays stopped unless you terminate it by Sat 04:02 Berlin" not in text
     ]
-    assert all("3 stopped GPU instances. Terminate them?" in text for text in three.values())
+    assert all(
+        "3 stopped GPU instances stay stopped unless you terminate them by Sat 04:02" in text
+        for text in three.values()
+    )
     assert all(
         "a day for its storage" in found[channel]
         for channel in found.keys() - {"slack text", "hooked"}
@@ -434,16 +442,17 @@ def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> N
     alerts = [queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)) for episode in episodes]
     message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
     needed = truth_of(stage, Mode.ASK, "act" if acting else "no-action") | {
-        "headline": "3 idle GPU instances, $408/day. Stop them? Answer by Sat 04:02",
+        "subject": {
+            0: "3 idle GPU instances keep running unless you stop them by Sat 04:02 Berlin",
+            1: "1 of 3 idle GPU instances will be stopped, not before Sat 04:02 Berlin, unless you",
+            3: "3 idle GPU instances will be stopped, not before Sat 04:02 Berlin, unless you",
+        }[acting],
         "cost": "$136 a day",
-        "silence": "If nobody answers by Sat 04:02 Berlin (03:02 UTC), in 15 h, "
-        + (
-            "nothing happens to any of them",
-            "GPU Governor stops 1 of these 3",
-            "",
-            "GPU Governor stops all of them",
-        )[acting],
-        "question": "Stop them?",
+        "silence": {
+            0: "nothing happens to any of them.",
+            1: "If nobody answers, GPU Governor stops 1 of these 3 (notebook-7), not before",
+            3: "If nobody answers, GPU Governor stops all 3 of them, not before",
+        }[acting],
         "link": LINK,
     }
     found = rendered(message)
@@ -461,11 +470,11 @@ def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> N
 @pytest.mark.parametrize(
     ("plans", "title", "button"),
     [
-        ((Action.STOP,) * 3, "Stop them?", "Stop or keep them"),
-        ((Action.TERMINATE,) * 3, "Terminate them?", "Terminate or keep them"),
+        ((Action.STOP,) * 3, "3 idle GPU instances will be stopped, not", "Stop or keep them"),
+        ((Action.TERMINATE,) * 3, "unless you terminate them by Sat", "Terminate or keep them"),
         (
             (Action.TERMINATE, Action.STOP, Action.STOP),
-            "Stop or terminate them?",
+            "2 of 3 idle GPU instances will be stopped, not before",
             "Stop, terminate or keep them",
         ),
     ],
@@ -483,7 +492,7 @@ def test_a_digest_says_what_is_to_be_done_to_each(
     ending, found = plans.count(Action.TERMINATE), rendered(message)
 
     assert button == message.button
-    assert {} == {channel: text for channel, text in found.items() if f". {title}" not in text}
+    assert {} == {channel: text for channel, text in found.items() if title not in text}
     assert ending == sum(
         "The plan is to terminate it." in section.lines for section in message.sections
     )
@@ -585,7 +594,7 @@ def test_time_that_nobody_measured_is_not_called_idle(
     """A metric that went silent after the question voids nothing: 20 of 26 hours were never
     measured."""
     episode, now = (
-        episode_of(mode, reason="Idle for 6 h 40 min (every GPU under 5%)."),
+        episode_of(mode, reason=REASON),
         NOW + timedelta(hours=20),
     )
     text = texts(stage_alert(episode, stage, now, LINK, now + timedelta(hours=4)), episode, now)[
@@ -593,7 +602,8 @@ def test_time_that_nobody_measured_is_not_called_idle(
     ]
 
     short, whole = "idle since Fri 06:20", "Idle for 6 h 40 min"
-    assert {short} <= _claims(text) <= {short, whole}
+    claims = {claim.lower() for claim in _claims(text)}
+    assert claims <= {short.lower(), whole.lower()}
     if channel not in ("slack text", "pagerduty"):
         assert (
             f"{whole} (every GPU under 5%) when this was found 20 h ago, and not seen at "
@@ -828,7 +838,8 @@ def test_a_first_yes_says_what_silence_does_after_it() -> None:
     episode = episode_of(on_expiry="act", terms=Terms(people_needed=2))
     found = texts(_first_yes(episode), episode)
     needed = {
-        "silence": "by Sat 04:02 Berlin (03:02 UTC), in 15 h, GPU Governor stops it all the same.",
+        "silence": "GPU Governor stops it all the same, not before Sat 04:02 Berlin (03:02 UTC), "
+        "in 15 h.",
         "people": "If one more person whom the policy names by address approves, it is "
         "stopped before that.",
     }
@@ -1196,7 +1207,7 @@ def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:
     long = replace(episode.instance, tags={**episode.instance.tags, "Name": "n" * 250})
     alert = stage_alert(replace(episode, instance=long), Stage.ESCALATE, NOW, LINK, DEADLINE)
 
-    assert alert.subject.endswith("Stop it? Answer by Sat 04:02")
+    assert "keeps running unless you stop it by Sat 04:02 Berlin. Escalation" in alert.subject
     assert len(alert.subject) < 100
 
 

@@ -256,8 +256,7 @@ def test_the_page_says_what_will_happen() -> None:
         for part in (
             "has been idle for 1 h. Stop it?</h1>",
             "$24 a day",
-            "If nobody answers in time, nothing happens.</strong> Open until Sat 12:02 "
-            "UTC, 24 h left.",
+            "If nobody answers by Sat 12:02 UTC, in 24 h, nothing happens.</strong>",
             ">Keep until Sat 09:00 ($21)</button>",
             "stop the instance",
             "1x250",
@@ -493,7 +492,7 @@ def test_after_a_first_yes_the_page_says_what_silence_does(acts: bool) -> None:
 
     assert "A second person must approve, too" in page
     assert acts is not ("must approve, too, before anything is done." in page)
-    assert ("GPU Governor stops it." if acts else "nothing happens.") in page
+    assert ("GPU Governor stops it all the same" if acts else "nothing happens.") in page
 
 
 def test_a_dear_termination_takes_two_people() -> None:

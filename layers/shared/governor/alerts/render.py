@@ -76,6 +76,7 @@ def environment() -> Environment:
         day=_time_filter(units.day_and_time),
         deadline=_time_filter(units.deadline),
         full_stop=units.full_stop,
+        named_time=_time_filter(units.time_with_zone),
         people=units.people,
         sentence=units.sentence,
         usd=units.usd,

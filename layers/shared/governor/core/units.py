@@ -146,13 +146,19 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     UTC)`. From six days away from `now` on, the date is in it."""
     local = moment.astimezone(ZoneInfo(zone))
     utc = moment.astimezone(UTC)
-    city = zone.rpartition("/")[2].replace("_", " ")
-    text = f"{day_and_time(moment, zone, now)} {city}"
+    text = time_with_zone(moment, zone, now)
     if local.utcoffset() == utc.utcoffset():
         return text
     if local.date() == utc.date():
         return f"{text} ({utc:%H:%M} UTC)"
     return f"{text} ({utc:%a %H:%M} UTC)"
+
+
+def time_with_zone(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
+    """Return a moment as text in a time zone, with the zone's city: `Sat 04:02 Berlin`. From six
+    days away from `now` on, the date is in it. It is for subjects of messages."""
+    city = zone.rpartition("/")[2].replace("_", " ")
+    return f"{day_and_time(moment, zone, now)} {city}"
 
 
 def in_utc(moment: UtcDatetime) -> str:
@@ -215,6 +221,16 @@ def clip(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit - 1] + "…"
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """Return at most `limit` characters of the text. If it is longer, an ellipsis stands for its
+    middle: names often differ at their ends."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 2
+    start = limit - 1 - end
+    return f"{text[:start]}…{text[-end:]}"
 
 
 def all_listed(names: Sequence[str]) -> str:

@@ -18,6 +18,11 @@ from governor.alerts.model import (
 )
 from governor.alerts.templates import template_lines, template_words
 from governor.approvals.messages import failures, questions, sentences
+from governor.approvals.messages.consequence import (
+    consequence,
+    consequence_of_several,
+    with_figures,
+)
 from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
@@ -90,19 +95,16 @@ def _question_words(
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
+    deadlines = [deadline_of(alert) for alert in alerts]
+    earliest = min(filter(None, deadlines), default=None)
+    silence = consequence_of_several(episodes, earliest, now)
+    figures = _cost_text(episodes)
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
     has_one_deadline = len(set(map(deadline_of, alerts))) == 1
     values = {
-        "prefix": questions.PREFIXES[stage],
-        "number": len(episodes),
-        "state": sentences.state_text(episodes),
-        "verb": " or ".join(verbs),
-        **_cost_values(episodes),
-        **_deadline_values(alerts, zone, now),
-        "plan": (acting or episodes)[0].plan,
-        "acting": len(acting),
-        "all": len(acting) == len(episodes),
+        "subject": with_figures(silence.subject, questions.LABELS[stage], figures),
+        "happens": silence.sentence,
         "news": questions.news_text(episodes[0], stage, now),
         "two": need_two_people,
         "need": "needs" if need_two_people == 1 else "need",
@@ -121,32 +123,18 @@ def _question_words(
     }
 
 
-def _cost_values(episodes: Sequence[Episode]) -> dict[str, object]:
-    """Return the template's values for the cost of these instances: `cost`, such as `, $136/day`,
-    and `plus`, such as ` and 2 of unknown price`. Each is empty if there is nothing to say."""
+def _cost_text(episodes: Sequence[Episode]) -> list[str]:
+    """Return the cost of these instances as figures of a subject: `$136/day`, or `$136/day and 2 of
+    unknown price`; empty if none costs anything or no price is known."""
     prices = [episode.price.usd_per_hour for episode in episodes]
     known_prices = [price for price in prices if price is not None]
+    if not any(known_prices):
+        return []
+    text = f"{units.usd(sum(known_prices, Decimal(0)) * 24)}/day"
     unpriced = len(prices) - len(known_prices)
-    cost = ""
-    if any(known_prices):
-        usd_per_day = sum(known_prices, Decimal(0)) * 24
-        cost = f", {units.usd(usd_per_day)}/day"
-    plus = f" and {unpriced} of unknown price" if unpriced else ""
-    return {"cost": cost, "plus": plus}
-
-
-def _deadline_values(
-    alerts: Sequence[Alert], zone: str, now: UtcDatetime
-) -> dict[str, UtcDatetime | str | None]:
-    """Return the template's values for the deadline: `until`, the earliest one (`None` without
-    any), and `by`, its text, such as `by Sat 04:02`. If the deadlines differ, or there is none, the
-    text is `in time`."""
-    deadlines = {deadline_of(alert) for alert in alerts}
-    earliest = min(filter(None, deadlines), default=None)
-    by = "in time"
-    if earliest is not None and len(deadlines) == 1:
-        by = f"by {units.deadline(earliest, zone, now)}"
-    return {"until": earliest, "by": by}
+    if unpriced:
+        text += f" and {unpriced} of unknown price"
+    return [text]
 
 
 def _most_expensive_first(
@@ -229,7 +217,7 @@ def _question_section(
         "price": sentences.price_text(episode),
         "at_once": at_once,
         "acts": episode.asking.acts_on_silence,
-        "silence": sentences.silence_text(episode, deadline_of(alert), now),
+        "silence": consequence(episode, deadline_of(alert), now).sentence,
         "people": people,
         "owner_note": episode.asking.owner_note or "",
         "restarts": sentences.restarts_text(episode),

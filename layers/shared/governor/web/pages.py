@@ -18,13 +18,14 @@ from markupsafe import Markup
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
+from governor.approvals.messages.consequence import consequence, consequence_of_question
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
-from governor.core.units import UtcDatetime, clip, clock, day_and_time, iso, left, plural, sentence
+from governor.core.units import UtcDatetime, clip, clock, day_and_time, iso, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.profiles import part_word_of_type
@@ -131,8 +132,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),
         latest=_latest(view),
-        silence=sentences.silence_text(episode),
-        deadline=_deadline(view),
+        silence=_silence(view),
         unconfirmed=sentence(sentences.unconfirmed_text(episode)),
         people_needed=sentences.people_text(episode),
         by_budget=sentences.budget_text(episode),
@@ -163,11 +163,10 @@ def _gpus_text(episode: Episode) -> str:
     return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
 
 
-def _deadline(view: ApprovalView) -> str:
-    """Return the deadline of the question as text, such as `Sat 04:02, 23 h left`."""
-    deadline = view.approval.deadline
-    moment = clock(deadline, view.episode.asking.time_zone, view.now)
-    return f"{moment}, {left(deadline - view.now)} left"
+def _silence(view: ApprovalView) -> str:
+    """Return what happens to the instance if nobody answers the question, and when, as its messages
+    say it."""
+    return consequence_of_question(view.episode, view.approval, view.now).sentence
 
 
 def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
@@ -260,7 +259,8 @@ def _notice(view: ApprovalView) -> str:
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
-    return sentences.unasked_text(episode, view.now, notice_until(episode, view.deliveries))
+    until = notice_until(episode, view.deliveries)
+    return consequence(episode, until, view.now, is_question=False).sentence
 
 
 def digest_page(
@@ -301,7 +301,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     takes_hold = view.takes_hold and not visitor.sign_in
     return {
         "view": view,
-        "silence": sentences.silence_text(episode, view.approval.deadline, view.now),
+        "silence": _silence(view),
         "cost": sentences.cost_lines(episode)[0],
         "progress": _progress(view),
         "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),

@@ -23,6 +23,7 @@ from governor.alerts.templates import (
     template_lines,
     template_words,
 )
+from governor.approvals.messages.consequence import consequence, with_figures
 from governor.approvals.messages.sentences import (
     budget_text,
     cost_lines,
@@ -33,9 +34,7 @@ from governor.approvals.messages.sentences import (
     restart_text,
     restarts_text,
     saving_text,
-    silence_text,
     start_words,
-    unasked_text,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, Stage
 from governor.approvals.rules.approval import stage_id
@@ -59,12 +58,13 @@ _KIND_OF: Mapping[Stage, tuple[AlertKind, Severity]] = {
     Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.WARNING),
 }
 STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _) in _KIND_OF.items()}
-PREFIXES = {
+LABELS = {
     Stage.TELL: "",
     Stage.ASK: "",
-    Stage.REMIND: "Reminder: ",
-    Stage.ESCALATE: "Escalation: ",
+    Stage.REMIND: "Reminder",
+    Stage.ESCALATE: "Escalation",
 }
+"""The words that name a repeated question in its subject."""
 
 
 class StageWords(NamedTuple):
@@ -95,17 +95,13 @@ def stage_words(
     plan = episode.plan
     price = episode.price.usd_per_hour
     idle = idle_text(episode, at)
-    if stage is Stage.TELL:
-        happens = unasked_text(episode, at, until)
-    else:
-        happens = silence_text(episode, until, at)
+    silence = consequence(episode, until, at, is_question=stage is not Stage.TELL)
     saving = ""
     if plan.steps and episode.mode is not Mode.OBSERVE:
         saving = saving_text(plan)
-    cost = ""
+    figures = [idle.title]
     if price:
-        cost = f", {usd(price * 24)}/day"
-    ends_at = until or at + episode.asking.notice_length
+        figures.append(f"{usd(price * 24)}/day")
     price_line = cost_lines(episode)[:1]
     restart = restart_text(episode)
     doubts: list[str] = []
@@ -116,13 +112,9 @@ def stage_words(
         restart_line = [restart]
     values = {
         "kind": _stage_kind(episode, stage),
-        "prefix": PREFIXES[stage],
-        "name": episode.instance.name,
-        "idle": idle.title,
-        "cost": cost,
-        "until": until,
-        "ends": ends_at,
-        "happens": happens,
+        "subject": with_figures(silence.subject, LABELS[stage], figures),
+        "happens": silence.sentence,
+        "cost": bool(price),
         "news": news_text(episode, stage, at),
         "measured": idle.sentence,
         "saving": saving,
@@ -307,7 +299,13 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
 
     It has no link, because each channel makes its own.
     """
-    words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
+    silence = consequence(episode, expires_at, decision.at, is_half_approved=True)
+    words = {
+        "by": decision.person or decision.by,
+        "costs": cost_lines(episode),
+        "subject": silence.subject,
+        "happens": silence.sentence,
+    }
     return episode_alert(
         "first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words
     )

@@ -24,7 +24,6 @@ from governor.core.units import (
     UtcDatetime,
     all_listed,
     day_and_time,
-    deadline,
     left,
     listed,
     sentence,
@@ -246,19 +245,6 @@ def refused_text(error: GovernorError) -> str:
     return f"Not recorded: {error}."
 
 
-def silence_text(
-    episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
-) -> str:
-    """Return what happens if nobody answers, as a sentence, with the time `until` if both times are
-    given; otherwise it says `in time`."""
-    when = "in time"
-    if until and now:
-        when = f"by {deadline(until, episode.asking.time_zone, now)}"
-    if episode.asking.acts_on_silence:
-        return f"If nobody answers {when}, GPU Governor {episode.plan.verb}s it."
-    return f"If nobody answers {when}, nothing happens."
-
-
 def people_text(episode: Episode) -> str:
     """Return how many people must approve the plan, as a sentence."""
     if episode.terms.people_needed > 1:
@@ -313,14 +299,3 @@ def budget_text(episode: Episode) -> str:
         return ""
     whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
     return f"You are asked because {whose} is over its budget of this month."
-
-
-def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
-    """Return what happens without a question, as a sentence; in mode auto, after the notice, that
-    its time is over. `until` is when the notice is over; by default the notice begins at `at`."""
-    notice_ends = until or at + episode.asking.notice_length
-    mode = episode.mode.value if episode.plan.steps else "none"
-    if mode == "auto" and at >= notice_ends:
-        mode = "over"
-    values = {"mode": mode, "plan": episode.plan, "until": notice_ends}
-    return template_lines("unasked", values, episode.asking.time_zone, at)[0]
