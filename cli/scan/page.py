@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from governor.console.cells import name_html, steady
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of
@@ -17,7 +18,9 @@ def page_html(report: Report) -> str:
     """Return the page. Every text of the report is escaped."""
     style = TOKENS + (_FOLDER / "page.css").read_text(encoding="utf-8")
     templates = environment(style, _FOLDER)
-    templates.filters.update(money=money, iso=iso, printable=printable)
+    templates.filters.update(
+        money=money, iso=iso, printable=printable, name=name_html, steady=steady
+    )
     groups = {
         "Account": groups_of(report.rows, lambda row: row.resource.target.account),
         "Owner": groups_of(report.rows, lambda row: row.owner or "no owner tag"),

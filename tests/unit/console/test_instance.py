@@ -36,8 +36,8 @@ def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Pag
 
 
 def text(world: ConsoleWorld, who: Caller | None = None, **query: str) -> str:
-    """As a phone shows it, where a table's headings are words in its cells."""
-    page = html(instance, world, who, "/", **{**PLACE, **query})
+    """As a phone shows it, where a table's headings are words in its cells; with plain spaces."""
+    page = html(instance, world, who, "/", **{**PLACE, **query}).replace("\xa0", " ")
     return re.sub(r'<span class="phone">(.*?)</span>', r"\1", page)
 
 

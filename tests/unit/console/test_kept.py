@@ -34,7 +34,7 @@ def test_the_page_names_who_keeps_it_and_until_when() -> None:
 
     assert "kept by an answer" in text
     assert "nobody answered the question" in text
-    assert "link:&lt;b&gt;ada&lt;/b&gt;" in text
+    assert "link:<wbr>&lt;b&gt;ada&lt;/<wbr>b&gt;" in text
     assert "notebook-1" in text
     assert "notebook-3" not in text
     assert "$734 a month is idle" in text

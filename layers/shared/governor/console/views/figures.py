@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from governor.approvals.model.terms import Scope
+from governor.console.cells import name_html, steady
 from governor.console.formats import TEMPLATES
 from governor.console.page import Row, Table, ViewRequest
 from governor.console.views import charts
@@ -317,4 +318,6 @@ TEMPLATES.filters.update(
     day=charts.day_text,
     project=project_href,
     spark=charts.sparkline,
+    name=name_html,
+    steady=steady,
 )

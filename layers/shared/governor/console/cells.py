@@ -1,0 +1,49 @@
+"""Texts in the cells of tables, which break between words alone.
+
+A cell is one line unless its column is of words. In such a column, times and lengths stay whole.
+Names that people give may take two lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup
+
+_SHORT = 14
+"""Names of so few characters do not break."""
+_LONGEST_PIECE = 20
+"""Longer pieces of a name, between its marks, break anywhere: no column can be as wide."""
+_SPLIT = re.compile(r"[\s\-_./@:=]+")
+_MARK = re.compile(r"(?<=[_./@:=])(?=[^_./@:=])")
+"""The place after a mark at which browsers do not break by themselves."""
+_NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
+_ZONE = r"[A-Z]\w+(?: [A-Z]\w+)*"
+_TIME = rf"(?:[A-Z][a-z]{{2}} )?(?:[A-Z][a-z]{{2}} \d{{1,2}}, )?\d\d:\d\d(?: {_ZONE})?"
+_WHOLE = re.compile(
+    rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin
+    r"|\b\d+ (?:h|min|days?)\b(?: \d+ min\b)?"  # 6 h 40 min
+    r"|\b[A-Z][a-z]{2} \d{1,2}\b"  # Dec 5
+)
+
+
+def steady(text: str) -> str:
+    """Return the text with spaces that do not break in its times, dates and lengths."""
+    return _WHOLE.sub(_without_breaks, text)
+
+
+def _without_breaks(found: re.Match[str]) -> str:
+    """Return what was found, with spaces that do not break."""
+    return found[0].replace(" ", _NO_BREAK_SPACE)
+
+
+def name_html(name: str) -> Markup:
+    """Return a name as HTML, in which it keeps its own direction of writing. A short name
+    does not break, and others break after their marks, such as hyphens. One with a piece that no
+    column can hold breaks anywhere."""
+    if len(name) <= _SHORT:
+        return Markup("<bdi>{}</bdi>").format(name)
+    if any(len(piece) > _LONGEST_PIECE for piece in _SPLIT.split(name)):
+        return Markup('<bdi class="long">{}</bdi>').format(name)
+    parts = Markup("<wbr>").join(_MARK.split(name))
+    return Markup('<bdi class="name">{}</bdi>').format(parts)

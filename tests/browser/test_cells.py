@@ -1,0 +1,221 @@
+"""Cells of tables break between words alone, on each page with a table and at each usual width.
+
+The browser measures the lines of each text. Only the names that people give may take two lines:
+at a hyphen or another mark, or anywhere if they are longer than a cell can be. Commands to copy may
+take several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from cli.scan.page import page_html
+from governor.approvals.model.terms import Grant, Rank
+from governor.fleet.model import UNGOVERNED
+from scripts.scan_example import report
+from tests.browser.conftest import NewVisitor
+from tests.browser.visitor import Visitor
+from tests.builders import NOW
+from tests.console_world import (
+    EVERYTHING,
+    INSTANCE,
+    VIEWS,
+    ConsoleWorld,
+    asked,
+    caller,
+    html,
+    lively,
+    make_episode,
+    make_row,
+    many_rows,
+    view_of,
+)
+from tests.unit.console.asking import OTHER, Site
+from tests.unit.web.test_site import World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+WIDTHS = (768, 1024, 1280, 1440)
+CARDS_BELOW = 1024
+SITE = "https://console.example"
+PAGES = (*VIEWS, "/fleet?verdict=ungoverned", "/fleet?q=notebook")
+
+MEASURE = r"""
+() => {
+  const spaces = "[ \\u00a0]";
+  const whole = [
+    "\\S+",
+    `\\d+${spaces}(h|min|days?)(${spaces}\\d+${spaces}min)?(?![a-z])`,
+    `[A-Z][a-z]{2}(${spaces}[A-Z][a-z]{2}${spaces}\\d{1,2},)?${spaces}\\d\\d:\\d\\d(${spaces}[A-Z]\\w+)?`,
+    `\\d\\d:\\d\\d${spaces}UTC`,
+    `[A-Z][a-z]{2}${spaces}\\d{1,2}(?!\\d)`,
+    `\\d[\\d,.]*${spaces}(USD|instances?|stops?)`,
+  ].map((pattern) => new RegExp(pattern, "g"));
+  const pieces = /[^\s\-_./@:=]{1,16}(?![^\s\-_./@:=])[\-_./@:=]?/g;
+  const faults = [];
+  for (const cell of document.querySelectorAll("td, th, caption")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const node = texts.currentNode;
+      const isName = node.parentElement.closest("bdi") !== null;
+      if (node.parentElement.closest("code")) continue;
+      for (const pattern of isName ? [pieces] : whole) {
+        for (const found of node.data.matchAll(pattern)) {
+          const before = node.data[found.index - 1];
+          if (isName && before && /[^\s\-_./@:=]/.test(before)) continue;
+          const range = document.createRange();
+          range.setStart(node, found.index);
+          range.setEnd(node, found.index + found[0].length);
+          const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
+          const lines = new Set(boxes.map((box) => Math.round(box.top / 4)));
+          if (lines.size > 1) faults.push(`${found[0]} in ${cell.textContent.trim()}`);
+        }
+      }
+    }
+  }
+  return faults;
+}
+"""
+RAGGED = r"""
+() => {
+  const isNumber = /^(-?\$?\d[\d,.]*%?( ?of ?\d+)?|\d+ (h|min|days?)( \d+ min)?)$/;
+  const isAccount = /^\d{12}$/;
+  const isNothing = /^(|unknown|not sent yet)$/;
+  const faults = [];
+  for (const table of document.querySelectorAll("table")) {
+    const rows = [...table.querySelectorAll("tbody tr")];
+    const heads = [...table.querySelectorAll("thead th")];
+    heads.forEach((head, column) => {
+      const cells = rows.map((row) => row.cells[column]).filter(Boolean);
+      const texts = cells.map((cell) => cell.innerText.replace(/\s/g, " ").trim());
+      const numbers = texts.filter((text) => isNumber.test(text) && !isAccount.test(text));
+      if (!numbers.length || !texts.every((text) => isNumber.test(text) || isNothing.test(text)))
+        return;
+      for (const cell of [head, ...cells])
+        if (!["right", "end"].includes(getComputedStyle(cell).textAlign))
+          faults.push(`${head.textContent}: ${cell.innerText}`);
+    });
+  }
+  return [...new Set(faults)];
+}
+"""
+
+
+def tabled() -> ConsoleWorld:
+    """A fleet with everything that a table can hold: long names, instances that nobody governs,
+    an episode with its GPUs, unknown prices, and limits in use."""
+    world = lively()
+    place = INSTANCE.rsplit("/", 1)[1]
+    rows = [asked(row) if row.instance_id == place else row for row in many_rows(41)]
+    long_names = {
+        "name": "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042",
+        "owner": "platform-machine-learning-research-owners@subdomain.example.com",
+        "project": "x" * 300,
+    }
+    rows.append(make_row(71, **long_names))
+    rows.append(make_row(72, usd_per_hour=None, verdict="managed-elsewhere", managed_by="ECS"))
+    rows.append(make_row(73, quiet_until=NOW + timedelta(days=9, hours=3), is_reported=True))
+    loose = {"verdict": UNGOVERNED, "idle_since": None, "instance_type": "p4de.24xlarge"}
+    rows.append(make_row(81, **loose))
+    rows.append(make_row(82, **loose, created_by="arn:aws:sts::123456789012:assumed-role/a/b"))
+    world.keep(*rows)
+    for row in rows:
+        if row.instance_id == place:
+            episode = make_episode(row)
+            world.state.put(replace(episode, ref=replace(episode.ref, number=1)))
+    caps = {"ORGANIZATION": 9, "OWNER#ml-team": 9}
+    world.state.reserve("first", "stop", caps, NOW - timedelta(minutes=9), "x")
+    return world
+
+
+def at_a_desk(new_visitor: NewVisitor) -> Visitor:
+    """Return somebody whose window these tests alone change."""
+    return new_visitor("desktop", viewport={"width": WIDTHS[-1], "height": 900})
+
+
+def serve(visitor: Visitor, world: ConsoleWorld) -> None:
+    """Answer whatever the visitor opens from this world, for an admin of everything."""
+    admin = caller(grants=(Grant(Rank.ADMIN, EVERYTHING),), zone="Europe/Berlin")
+
+    def answer(route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        view, named = view_of(parts.path)
+        body = html(view, world, admin, parts.path, **dict(parse_qsl(parts.query)), **named)
+        route.fulfill(status=200, content_type="text/html; charset=utf-8", body=body)
+
+    visitor.page.route("**/*", answer)
+
+
+def assert_whole(visitor: Visitor) -> None:
+    """No text of a cell is broken, and nothing is wider than the screen, at each width."""
+    visitor.unfold()
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        assert [] == visitor.page.evaluate(MEASURE), width
+        wider = visitor.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert 0 >= wider, width
+        if width >= CARDS_BELOW:
+            assert [] == visitor.page.evaluate(RAGGED), width
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_no_cell_of_the_console_breaks_a_word_or_a_number(
+    new_visitor: NewVisitor, address: str
+) -> None:
+    """Types, accounts, times and amounts stay on one line, and numbers end at the right."""
+    visitor = at_a_desk(new_visitor)
+    serve(visitor, tabled())
+    visitor.open(SITE + address)
+    assert_whole(visitor)
+
+
+@pytest.mark.parametrize("address", ["/questions", f"/questions/{OTHER}"])
+def test_no_cell_of_a_question_breaks_a_word_or_a_number(
+    new_visitor: NewVisitor, address: str
+) -> None:
+    visitor, site = at_a_desk(new_visitor), Site()
+    site.ask_more(7)
+    visitor.page.set_content(site.ask(address, cookies=site.cookies())["body"])
+    assert_whole(visitor)
+
+
+@pytest.mark.parametrize("make", [lambda: World().get().body, lambda: page_html(report())])
+def test_no_cell_of_a_linked_page_or_of_a_scan_breaks_a_word_or_a_number(
+    new_visitor: NewVisitor, make: Any
+) -> None:
+    visitor = at_a_desk(new_visitor)
+    visitor.page.set_content(make())
+    assert_whole(visitor)
+
+
+def test_the_measure_finds_a_broken_cell(new_visitor: NewVisitor) -> None:
+    """A type, a time and a price that are too long for their cells are faults; a long name and a
+    text of several words are none."""
+    visitor = at_a_desk(new_visitor)
+    cells = ["p4d.24xlarge", "Sat 04:02 UTC", "6 h 40 min", "a text of words"]
+    body = "".join(f"<td style='width:4em;overflow-wrap:anywhere'>{text}" for text in cells)
+    names = "<td style='overflow-wrap:anywhere'><bdi>a-name-of-many-parts</bdi>"
+    visitor.page.set_content(
+        f"<style>table{{table-layout:fixed;width:20em}}</style><table><tr>{body}{names}</table>"
+    )
+    faults = visitor.page.evaluate(MEASURE)
+    assert {"p4d.24xlarge", "Sat 04:02 UTC", "04:02 UTC", "6 h 40 min"} == {
+        fault.partition(" in ")[0] for fault in faults
+    }
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tables_are_cards_below_1024_points(new_visitor: NewVisitor, width: int) -> None:
+    visitor = at_a_desk(new_visitor)
+    serve(visitor, lively())
+    visitor.page.set_viewport_size({"width": width, "height": 900})
+    visitor.open(f"{SITE}/fleet")
+    row = visitor.page.locator("table.fleet tbody tr").first
+    shown_as = row.evaluate("one => getComputedStyle(one).display")
+    assert ("block" if width < CARDS_BELOW else "table-row") == shown_as
