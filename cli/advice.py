@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -26,7 +25,7 @@ from cli.fleet import over_the_fleet
 from cli.leftovers import Leftovers, left_behind
 from cli.output import Output
 from cli.policy import deployed
-from cli.simulate import default_cache, endpoint_of, usd_from
+from cli.simulate import default_cache, endpoint_of
 from cli.times import now
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
@@ -56,34 +55,6 @@ _NOTES = (
     "about the same "
     "instance does not add up. Whether a Region has a type is not checked."
 )
-
-
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    made = areas.add_parser("advice")
-    made.add_argument("--file", help="a policy; else the one of the stack")
-    made.add_argument(
-        "--dismiss", metavar="ID", help="leave this advice out for advice.dismissed_for_days"
-    )
-    made.add_argument("--all", action="store_true", help="print what was dismissed, too")
-    made.add_argument(
-        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
-    )
-    made.add_argument(
-        "--limit-usd",
-        type=usd_from,
-        default=Decimal(1),
-        metavar="USD",
-        help="what CloudWatch may charge without being agreed to (default: 1)",
-    )
-    made.add_argument(
-        "--commitments",
-        action="store_true",
-        help="in the payer's account: look for a Savings Plan; Cost Explorer charges "
-        "0.01 USD a page",
-    )
-    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
-    made.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

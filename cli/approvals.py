@@ -10,8 +10,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
@@ -45,46 +45,18 @@ _COLUMNS = (
 )
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands and their options."""
-    commands = areas.add_parser("approvals").add_subparsers(dest="command", required=True)
-
-    def command(
-        name: str, run: Callable[[Api, argparse.Namespace], None], text: str
-    ) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text)
-        made.set_defaults(run=lambda given: run(api_of(given), given))
-        if name != "list":
-            made.add_argument(
-                "id",
-                metavar="QUESTION",
-                help="the instance's name or id, or the first characters of the question's id; "
-                "a question that is over needs its whole id",
-            )
-        return made
-
-    command("list", _list, "the open questions and what can be held, the most expensive first")
-    command("show", _show, "one question, or its record")
-    approve = command("approve", _approve, "carry out the plan")
-    approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
-    approve.add_argument(
-        "--accept-losses", action="store_true", help="what is on local disks may be lost"
-    )
-    keep = command("keep", _keep, "ask again later")
-    keep.add_argument(
-        "--until",
-        type=_until,
-        help="4h, 7d, or a time like 2026-12-01T09:00Z; else the owner's next working morning",
-    )
-    exempt = command("exempt", _exempt, "never ask about it again")
-    exempt.add_argument("--reason", required=True, help="why; people read it")
-    command(
-        "hold",
-        _hold,
-        "hold a plan that will be carried out; after EC2 was asked, it counts only if EC2 does "
-        "not carry out the call",
-    )
-    command("end-keep", _end_keep, "end a keep before its date: your own, or as an approver any")
+def run(arguments: argparse.Namespace) -> None:
+    """Run the command that the line names."""
+    commands = {
+        "list": _list,
+        "show": _show,
+        "approve": _approve,
+        "keep": _keep,
+        "exempt": _exempt,
+        "hold": _hold,
+        "end-keep": _end_keep,
+    }
+    commands[arguments.command](api_of(arguments), arguments)
 
 
 def _list(api: Api, arguments: argparse.Namespace) -> None:
@@ -315,23 +287,3 @@ def _decided(question: Mapping[str, Any]) -> str:
     if question.get("kept_until"):
         decided += f"; the keep ends {until(question['kept_until'])}"
     return decided
-
-
-def _until(text: str) -> str:
-    """Read `4h`, `7d` or a time. Return it in UTC.
-
-    Raises:
-        argparse.ArgumentTypeError: none of these.
-    """
-    try:
-        if text[-1:] == "h":
-            moment = datetime.now(tz=UTC) + timedelta(hours=float(text[:-1]))
-        elif text[-1:] == "d":
-            moment = datetime.now(tz=UTC) + timedelta(days=float(text[:-1]))
-        else:
-            moment = datetime.fromisoformat(text)
-            if not moment.tzinfo:
-                moment = moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither like 4h or 7d nor a time") from None

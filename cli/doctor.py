@@ -217,15 +217,6 @@ def _rank(examined: Examined) -> tuple[int, str]:
     return severity, examined.instance.instance_id
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its option."""
-    parser = areas.add_parser("doctor")
-    parser.add_argument(
-        "--file", help="a policy, of which the telemetry is judged; else the one of the stack"
-    )
-    parser.set_defaults(run=doctor, regions=True)
-
-
 def doctor(arguments: argparse.Namespace) -> int:
     """Print the checklist of the deploy and the findings.
 

@@ -19,12 +19,7 @@ from cli.api import described
 from cli.errors import CommandError
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    areas.add_parser("env-vars").set_defaults(run=_run)
-
-
-def _run(given: argparse.Namespace) -> None:
+def run(given: argparse.Namespace) -> None:
     document = env_vars(given.stack_name, aws.session())
     print(json.dumps(document, indent=2, sort_keys=True))
 

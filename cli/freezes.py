@@ -11,12 +11,7 @@ from cli.api import Api, api_of
 from governor.core.units import in_utc, parse_iso, printable
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    areas.add_parser("freezes").set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     _freezes(api_of(arguments), arguments)
 
 

@@ -1,4 +1,4 @@
-"""The command line: `governor COMMAND`. Each command is a module, imported only when it is called.
+"""The command line: `governor COMMAND`. A command is loaded only when its line was right.
 
 `--profile`, `--region`, `--stack-name` and `--json` may stand anywhere on the line. A command finds
 them in its arguments; profile and Region are in the environment, too, while it runs: AWS clients
@@ -10,56 +10,117 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from cli.errors import CommandError
 from cli.nearest import nearest
 
-COMMANDS = {
-    "scan": (
-        "cli.scan",
-        "idle accelerators of every kind, tagged or not, with what they cost; reads only",
-    ),
-    "status": ("cli.status", "on one screen whether the stack works, and what it waits for"),
-    "approvals": ("cli.approvals", "questions that wait for an answer"),
-    "freezes": ("cli.freezes", "what holds actions back: freezes, caps, and steps that wait"),
-    "pause": (
-        "cli.pause",
-        "hold back every stop, termination and deletion in all accounts, until an admin resumes",
-    ),
-    "resume": ("cli.resume", "show which steps continue; with --since, end the pause"),
-    "open": ("cli.open", "open the console, where people do not sign in at an issuer"),
-    "sessions": ("cli.sessions", "who is signed in to the console"),
-    "policy": ("cli.policy_commands", "the policy document"),
-    "mode": ("cli.mode", "the mode in force; or change it to observe, ask or auto"),
-    "doctor": (
-        "cli.doctor",
-        "whether the deploy worked, and the telemetry of every instance is right",
-    ),
-    "health": ("cli.health", "what is wrong with GPUs, or could be better"),
-    "advice": ("cli.advice", "what could cost less, by the last weeks; it never acts"),
-    "spot": ("cli.spot", "what a type costs as Spot now, by Region, and how likely EC2 has it"),
-    "preflight": ("cli.preflight", "whether AWS behaves here as the product needs it; reads only"),
-    "env-vars": ("cli.env_vars", "the environment of the deployed functions, for sam local invoke"),
-    "restore": ("cli.restore", "restore missing records from a backup"),
-    "uninstall": (
-        "cli.uninstall",
-        "what the stack leaves behind, with what it costs; or remove some of it",
-    ),
-    "report": ("cli.report", "costs and savings of a month, as the mail and the console say them"),
-    "reconcile": ("cli.reconcile", "what a bill (CUR 2.0 or FOCUS) says of the ledger"),
-    "simulate": ("cli.simulate", "what policies would have done in the past days"),
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: a sentence about it, and an example of a line, without the program's name."""
+
+    help: str
+    example: str
+
+
+GROUPS: Mapping[str, Mapping[str, Command]] = {
+    "Find waste, before anything is deployed": {
+        "scan": Command(
+            "idle accelerators of every kind, tagged or not, with what they cost; reads only",
+            "scan --region us-east-1",
+        ),
+        "preflight": Command(
+            "whether AWS behaves here as the product needs it; reads only", "preflight"
+        ),
+        "simulate": Command(
+            "what policies would have done in the past days", "simulate --policy policy.yaml"
+        ),
+    },
+    "Every day": {
+        "status": Command("on one screen whether the stack works, and what it waits for", "status"),
+        "approvals": Command("questions that wait for an answer", "approvals list"),
+        "open": Command("open the console, where people do not sign in at an issuer", "open"),
+        "doctor": Command(
+            "whether the deploy worked, and the telemetry of every instance is right", "doctor"
+        ),
+        "health": Command("what is wrong with GPUs, or could be better", "health"),
+    },
+    "Hold everything back": {
+        "freezes": Command(
+            "what holds actions back: freezes, caps, and steps that wait", "freezes"
+        ),
+        "pause": Command(
+            "hold back every stop, termination and deletion in all accounts, until an admin "
+            "resumes",
+            "pause --all --reason 'metrics are wrong'",
+        ),
+        "resume": Command("show which steps continue; with --since, end the pause", "resume --all"),
+    },
+    "Decide what it does": {
+        "mode": Command("the mode in force; or change it to observe, ask or auto", "mode ask"),
+        "policy": Command("the policy document", "policy check policy.yaml"),
+    },
+    "Money": {
+        "report": Command(
+            "costs and savings of a month, as the mail and the console say them",
+            "report --month 2026-11",
+        ),
+        "advice": Command("what could cost less, by the last weeks; it never acts", "advice"),
+        "spot": Command(
+            "what a type costs as Spot now, by Region, and how likely EC2 has it",
+            "spot g5.12xlarge",
+        ),
+        "reconcile": Command(
+            "what a bill (CUR 2.0 or FOCUS) says of the ledger", "reconcile bill.csv.gz"
+        ),
+    },
+    "Run the stack": {
+        "sessions": Command("who is signed in to the console", "sessions list"),
+        "env-vars": Command(
+            "the environment of the deployed functions, for sam local invoke", "env-vars"
+        ),
+        "restore": Command(
+            "restore missing records from a backup", "restore --from COPY --dry-run"
+        ),
+        "uninstall": Command(
+            "what the stack leaves behind, with what it costs; or remove some of it", "uninstall"
+        ),
+    },
 }
-"""The module of each command, whose `add(areas)` adds it, and its help.
+"""The commands by what people want to do.
 
-To add a command, add its line. `add` sets `run`, which takes the arguments and returns the exit
-status, or nothing for 0; and `regions=True` where `--region` may be given several times.
+To add a command, add its line, `cli/options/NAME.py` and `cli/NAME.py`. The first has `add(areas)`,
+which adds its options and sets `run` with `later`, and `regions=True` where `--region` may be given
+several times. The second has the function that takes the arguments and returns the exit status, or
+nothing for 0.
 """
+COMMANDS: Mapping[str, Command] = {
+    name: command for group in GROUPS.values() for name, command in group.items()
+}
 
+_WIDTH = 78
+_INDENT = 14
+"""Columns before the text of a command in the list of all."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+_ANYWHERE = "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
+
+
+class _Lines(argparse.HelpFormatter):
+    """Keeps the lines of a description and of what stands below the options."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = []
+        for line in text.split("\n"):
+            lines.append(super()._fill_text(line, width, indent) if len(line) > width else line)
+        return "\n".join(lines)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,11 +129,12 @@ class _Parser(argparse.ArgumentParser):
     Its help names the options that may stand anywhere on the line.
     """
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        epilog = (
-            "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
-        )
-        super().__init__(*arguments, **{"epilog": epilog, **settings})
+    def __init__(self, *arguments: Any, example: str = "", **settings: Any) -> None:
+        epilog = _ANYWHERE
+        if example:
+            epilog = f"example: governor {example}\n{_ANYWHERE}"
+        made = {"epilog": epilog, "formatter_class": _Lines, **settings}
+        super().__init__(*arguments, **made)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -96,22 +158,40 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands; only `command` has its own options."""
     top = _Parser(
         prog="governor",
-        description="GPU Governor",
-        epilog=None,
+        description=_overview(),
+        epilog="governor COMMAND --help says more about one of them",
         parents=[_everywhere()],
         conflict_handler="resolve",
         # The command is looked for before these are read: a short form would hide it.
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gpu-governor {_version()}")
-    areas = top.add_subparsers(dest="area", required=True, metavar="COMMAND", title="commands")
-    for name, (module, text) in COMMANDS.items():
-        if name == command:
-            import_module(module).add(areas)
-            areas.choices[name].description = text
-        else:
-            areas.add_parser(name, help=text)
+    areas = top.add_subparsers(
+        dest="area", required=True, metavar="COMMAND", help="one of those above"
+    )
+    for name, text in COMMANDS.items():
+        if name != command:
+            areas.add_parser(name)
+            continue
+        module = f"cli.options.{name.replace('-', '_')}"
+        import_module(module).add(areas)
+        made = areas.choices[name]
+        made.description = text.help
+        made.epilog = f"example: governor {text.example}\n{_ANYWHERE}"
     return top
+
+
+def _overview() -> str:
+    """Return the commands by group, each with an example."""
+    lines = ["GPU Governor finds GPU instances that do nothing, and asks before it stops them."]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for name, command in commands.items():
+            words = textwrap.wrap(command.help, _WIDTH - _INDENT)
+            lines.append(f"  {name:<{_INDENT - 3}} {words[0]}")
+            lines += [" " * _INDENT + line for line in words[1:]]
+            lines.append(f"{' ' * _INDENT}$ governor {command.example}")
+    return "\n".join(lines)
 
 
 def _version() -> str:

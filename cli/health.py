@@ -49,13 +49,6 @@ def look(
     return sorted(readings.values(), key=_rank)
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its option."""
-    parser = areas.add_parser("health")
-    parser.add_argument("--file", help="a policy; else the one of the stack")
-    parser.set_defaults(run=health, regions=True)
-
-
 def health(arguments: argparse.Namespace) -> int:
     """Print the readings. Return 1 when something is wrong or not known, 0 otherwise."""
     clients = Clients()

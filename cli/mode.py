@@ -30,16 +30,6 @@ _BY_HAND = (
 )
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    made = areas.add_parser("mode")
-    made.add_argument("mode", nargs="?", choices=[mode.value for mode in Mode], help="the new mode")
-    made.add_argument(
-        "--dry-run", action="store_true", help="show the change and check it; store nothing"
-    )
-    made.set_defaults(run=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print or change the mode. Return 1 when the changed policy is refused."""
     session = aws.session()

@@ -9,11 +9,9 @@ import webbrowser
 from cli.api import Api, api_of
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its option."""
-    console = areas.add_parser("open")
-    console.add_argument("--print", action="store_true", help="print the address instead")
-    console.set_defaults(run=lambda given: _open(api_of(given), given))
+def run(arguments: argparse.Namespace) -> None:
+    """Open the console, or print its address."""
+    _open(api_of(arguments), arguments)
 
 
 def _open(api: Api, arguments: argparse.Namespace) -> None:

@@ -15,17 +15,7 @@ from cli.output import Output
 from governor.core.units import in_utc, parse_iso, people, printable
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    command = areas.add_parser("pause")
-    command.add_argument(
-        "--all", action="store_true", required=True, help="every account and Region"
-    )
-    command.add_argument("--reason", help="why, for the message and the audit")
-    command.set_defaults(run=_pause)
-
-
-def _pause(arguments: argparse.Namespace) -> None:
+def pause(arguments: argparse.Namespace) -> None:
     document = {}
     if arguments.reason is not None:
         document["reason"] = arguments.reason

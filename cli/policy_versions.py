@@ -33,39 +33,6 @@ _COLUMNS = (Column(), Column(), Column(), Column(wraps=True))
 """Version, time, state and author."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands about versions to those of `governor policy`."""
-    made = commands.add_parser(
-        "get", aliases=["show"], help="the document in force, or another version of it"
-    )
-    made.add_argument("version", nargs="?", help="as history prints it")
-    made.set_defaults(run=get)
-    made = commands.add_parser(
-        "diff", help="how a document differs from the one in force; what is risky in it"
-    )
-    made.add_argument("file", help="a YAML file, or - for standard input")
-    made.set_defaults(run=diff)
-    made = commands.add_parser("put", help="check a policy, and store it as the newest version")
-    made.add_argument("file", help="a YAML file, or - for standard input")
-    made.add_argument("--empty", action="store_true", help="store also a document without settings")
-    made.set_defaults(run=put)
-    made = commands.add_parser(
-        "history", help="the newest versions, who stored them, and which is in force"
-    )
-    made.set_defaults(run=history)
-    made = commands.add_parser(
-        "rollback", help="check an earlier version, and store it as the newest one"
-    )
-    made.add_argument("version", help="as history prints it")
-    made.set_defaults(run=rollback)
-    made = commands.add_parser(
-        "accept",
-        help="accept a version that waits for a second person, or an override that names you",
-    )
-    made.add_argument("version", help="as the message or history names it")
-    made.set_defaults(run=accept)
-
-
 def put(arguments: argparse.Namespace) -> int:
     """Store a document as the newest version, if it can be used."""
     path = Path(arguments.file)

@@ -98,19 +98,7 @@ class Comparison:
     ran_on: Decimal
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    command = areas.add_parser("reconcile")
-    command.add_argument(
-        "file", metavar="FILE", help="an export as CSV, also gzipped: CUR 2.0, or FOCUS 1.0 or 1.2"
-    )
-    command.add_argument(
-        "--store", action="store_true", help="add what it says to the ledger, as corrections"
-    )
-    command.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     now = times.now()
     path = Path(arguments.file)
     with Progress(f"reading {path.name}"):

@@ -37,7 +37,6 @@ from governor.notify.compose import message_of
 from governor.notify.email import fitting
 from governor.policy.document import parse_policy
 
-_FORMATS = ("table", "html", "csv", "json")
 _COLUMNS = (
     Column("instance", longest=24, wraps=True),
     Column("how it ended", longest=16, wraps=True),
@@ -57,25 +56,7 @@ _KEPT_COLUMNS = (
 )
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    command = areas.add_parser("report")
-    command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
-    command.add_argument(
-        "--format", choices=_FORMATS, default="table", help="(default: %(default)s)"
-    )
-    for name in ("owner", "project", "account"):
-        command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
-    command.add_argument(
-        "--own-cost", action="store_true", help="and of GPU Governor itself, as measured"
-    )
-    command.add_argument(
-        "--kept", action="store_true", help="list what stays because of something now, instead"
-    )
-    command.set_defaults(run=_run)
-
-
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     now = times.now()
     start = _month(arguments.month or month_of(now), now)
     chosen = "json" if arguments.json else arguments.format

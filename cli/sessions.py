@@ -43,20 +43,6 @@ class _Session:
         return {self.sign_in.identity, self.sign_in.by, email} - {""}
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands and their options."""
-    commands = areas.add_parser("sessions").add_subparsers(dest="command", required=True)
-    listed = commands.add_parser("list", help="the sessions that hold")
-    end = commands.add_parser("end", help="end the sessions of one person, or all")
-    which = end.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it"
-    )
-    which.add_argument("--all", action="store_true")
-    for command in (listed, end):
-        command.set_defaults(run=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the current sessions, or end some. Return 1 when there was none to end."""
     session = aws.session()

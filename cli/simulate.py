@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.model.policy import Policy
 from governor.policy.ports import Policies, policy_or_base
 from simulation import advice, report
-from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, Survey, last_days
+from simulation.fetch import Fetch, FetchError, Survey, last_days
 from simulation.outcome import Replay
 from simulation.page import page
 from simulation.recommend import grouping, recommend
@@ -65,64 +65,6 @@ _TRACE_NOTES = (
 
 NamedBook = tuple[str, PolicyBook]
 """A policy with the name by which the output calls it."""
-
-
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    made = areas.add_parser("simulate")
-    made.add_argument(
-        "--policy",
-        action="append",
-        type=Path,
-        metavar="FILE",
-        help="a YAML file; repeat to compare",
-    )
-    made.add_argument(
-        "--traces", type=Path, metavar="PATH", help="trace files instead of an account"
-    )
-    made.add_argument(
-        "--days", type=_days, metavar="N", help="whole UTC days (default: 14; 56 with --recommend)"
-    )
-    made.add_argument(
-        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
-    )
-    made.add_argument(
-        "--limit-usd",
-        type=usd_from,
-        default=Decimal(1),
-        metavar="USD",
-        help="what CloudWatch may charge without being agreed to (default: 1)",
-    )
-    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
-    made.add_argument(
-        "--approval-delay-minutes",
-        type=_minutes,
-        default=timedelta(minutes=30),
-        metavar="N",
-        help="from a question to the yes that is assumed (default: 30)",
-    )
-    made.add_argument(
-        "--recommend",
-        action="store_true",
-        help="choose how long to wait before asking, from your own weeks",
-    )
-    made.add_argument(
-        "--wrong-at-most",
-        type=_percent,
-        metavar="PERCENT",
-        help="with --recommend: share of questions after which work is back within an "
-        "hour (default: 5)",
-    )
-    made.add_argument(
-        "--by",
-        metavar="project|tag:KEY",
-        help="with --recommend: choose for each group, too (default: project)",
-    )
-    made.add_argument("--format", choices=["table", "json", "html"], default="table")
-    made.add_argument(
-        "--out", type=Path, metavar="FILE", help="write there instead of standard output"
-    )
-    made.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -413,62 +355,3 @@ def default_cache() -> Path:
     configured = os.environ.get("XDG_CACHE_HOME")
     base = Path(configured) if configured else Path.home() / ".cache"
     return base / "gpu-governor" / "series.sqlite"
-
-
-def _days(text: str) -> int:
-    """Read a number of days, 1 to 63.
-
-    Raises:
-        argparse.ArgumentTypeError: not such a number.
-    """
-    if not text.isdecimal() or not 1 <= int(text) <= LONGEST_DAYS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of days between 1 and {LONGEST_DAYS}: "
-            "CloudWatch keeps 5-minute data no longer"
-        )
-    return int(text)
-
-
-def usd_from(text: str) -> Decimal:
-    """Read an amount of 0 or more.
-
-    Raises:
-        argparse.ArgumentTypeError: not an amount.
-    """
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in USD")
-    return amount
-
-
-def _percent(text: str) -> float:
-    """Read a share of questions, given in percent.
-
-    Raises:
-        argparse.ArgumentTypeError: not between 0 and 100.
-    """
-    try:
-        percent = float(text)
-    except ValueError:
-        percent = 0
-    if not 0 < percent < 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage between 0 and 100")
-    return percent / 100
-
-
-def _minutes(text: str) -> timedelta:
-    """Read minutes, 0 to 43,200.
-
-    Raises:
-        argparse.ArgumentTypeError: not such a number.
-    """
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = -1
-    if not 0 <= minutes <= 43_200:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 43200")
-    return timedelta(minutes=minutes)

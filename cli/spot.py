@@ -51,17 +51,6 @@ class _Zone:
     placement_score: int | None
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    parser = areas.add_parser("spot")
-    parser.add_argument("instance_type", metavar="TYPE", help="such as g5.12xlarge")
-    parser.add_argument(
-        "--platform", default="Linux/UNIX", help="as EC2 names it (default: %(default)s)"
-    )
-    parser.add_argument("--file", help="a policy; else the one of the stack")
-    parser.set_defaults(run=run, regions=True)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the zones, the cheapest first; return 1 when no price could be read, else 0."""
     name = arguments.instance_type

@@ -141,11 +141,6 @@ class Stack:
         return Target(account, region)
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    areas.add_parser("status").set_defaults(run=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the screen.
 

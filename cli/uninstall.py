@@ -21,6 +21,7 @@ from cli import aws
 from cli.errors import CommandError
 from cli.leftovers import Leftover, Leftovers
 from cli.nearest import nearest
+from cli.options.uninstall import REMOVABLE
 from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
@@ -52,8 +53,6 @@ _NEVER = ("instances", "volumes", "addresses")
 """Never removed. The state table alone knows them, as it does the snapshots."""
 _BY_FLAG = ("snapshots", "audit")
 """Things that cannot be made again. Each is removed by a flag of its own."""
-_BY_NAME = ("workflows", *(kind for kind in _KINDS if kind not in (*_NEVER, *_BY_FLAG)))
-"""Kinds that `--remove` takes."""
 _WITHOUT_STACK = ("workflows", "copies")
 """Removed also while the stack is there: it does not need them."""
 _NEED_KEY = ("table", "copies", "policy")
@@ -64,7 +63,7 @@ _NAMED = {
     "AWS::Logs::LogGroup": "log group",
 }
 _CENT = Decimal("0.01")
-_WIDTH = max(len(kind) for kind in _BY_NAME)
+_WIDTH = max(len(kind) for kind in REMOVABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +72,6 @@ class _Inventory:
 
     leftovers: Mapping[str, Leftover]
     unread: Mapping[str, str]
-
-
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    parser = areas.add_parser("uninstall")
-    parser.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(_BY_NAME)}")
-    parser.add_argument(
-        "--remove-snapshots", action="store_true", help="delete recorded snapshots, for good"
-    )
-    parser.add_argument(
-        "--recorded",
-        type=Path,
-        metavar="FILE",
-        help="in another account: what `governor uninstall --json` said in the hub's, "
-        "whose table knows them",
-    )
-    parser.add_argument(
-        "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
-    )
-    parser.add_argument(
-        "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
-    )
-    parser.add_argument(
-        "--selector",
-        metavar="VALUE",
-        help="of the tag Purpose; needed where it was not the default",
-    )
-    parser.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -187,8 +158,8 @@ def _wanted(arguments: argparse.Namespace) -> list[str]:
     for kind in named:
         if kind in _BY_FLAG:
             raise CommandError(f"{kind} cannot be made again: pass --remove-{kind}")
-        if kind not in _BY_NAME:
-            known = f"{', '.join(_BY_NAME)}{nearest(kind, _BY_NAME)}"
+        if kind not in REMOVABLE:
+            known = f"{', '.join(REMOVABLE)}{nearest(kind, REMOVABLE)}"
             raise CommandError(f"{printable(kind)!r} is none of {known}")
     named += [kind for kind in _BY_FLAG if getattr(arguments, f"remove_{kind}")]
     return [kind for kind in ("workflows", *_KINDS) if kind in named]

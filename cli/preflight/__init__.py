@@ -90,16 +90,6 @@ CHECKS: Sequence[Check] = (
 _COLUMNS = (Column(), Column(wraps=True))
 
 
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    parser = areas.add_parser("preflight")
-    parser.add_argument(
-        "--only", action="append", metavar="CHECK", help="this check; may be given several times"
-    )
-    parser.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
-    parser.set_defaults(run=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the finding of each check. Return 1 when something is refuted, 0 otherwise."""
     checks = _chosen(arguments.only)

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,52 +31,6 @@ INCOMPLETE = 4
 _FALLBACK_REGION = "us-east-1"
 """Only the Region of the first calls: all enabled Regions are looked at."""
 STANDARD_OUTPUT = "-"
-
-
-def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command and its options."""
-    parser = areas.add_parser("scan")
-    parser.add_argument("--role", metavar="NAME", help="a role to assume in the other accounts")
-    parser.add_argument(
-        "--units",
-        nargs="+",
-        default=(),
-        metavar="ID",
-        help="organizational units or the root, such as ou-ab12-34567890: all their accounts",
-    )
-    parser.add_argument(
-        "--fail-over",
-        type=_usd,
-        metavar="USD",
-        help=f"exit with status {WASTE} if the waste a month is above this",
-    )
-    parser.add_argument(
-        "--commitments",
-        action="store_true",
-        help="also ask Cost Explorer, which AWS bills at 0.01 USD a request",
-    )
-    parser.add_argument("--csv", metavar="FILE", help="write all rows as CSV; - for no table")
-    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
-    parser.add_argument(
-        "--tag",
-        action="store_true",
-        help="print the commands that tag what was found, for GPU Governor; it tags nothing",
-    )
-    parser.add_argument(
-        "--print-policy", action="store_true", help="print the IAM policy that a scan needs"
-    )
-    parser.set_defaults(run=run, regions=True)
-
-
-def _usd(text: str) -> Decimal:
-    """Return an amount of the command line. Raises: ArgumentTypeError."""
-    try:
-        amount = Decimal(text)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not amount.is_finite() or amount < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount of USD, such as 500")
-    return amount
 
 
 def run(arguments: argparse.Namespace) -> int:

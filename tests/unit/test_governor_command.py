@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,13 @@ from unittest import mock
 
 import pytest
 
-from cli import aws, governor
+from cli import aws, governor, uninstall
 from cli.api import described
 from cli.errors import CommandError
+from cli.options import values
+from cli.options.uninstall import REMOVABLE
+from governor.policy.model.policy import Mode
+from simulation.fetch import LONGEST_DAYS
 from tests.unit.aws.fakes import client_error
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +62,44 @@ def test_help_and_version_cost_next_to_nothing(option: str) -> None:
     assert 0.3 > after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+WRONG_LINES = [
+    ["mode", "banana"],
+    ["approvals", "keep", "notebook-7", "--until", "banana"],
+    ["simulate", "--days", "900"],
+    ["scan", "--fail-over", "banana"],
+    ["advice", "--limit-usd", "banana"],
+    ["polcy"],
+    *[[name, "--banana"] for name in governor.COMMANDS],
+]
+
+
+@pytest.mark.parametrize("line", WRONG_LINES, ids=" ".join)
+def test_a_wrong_line_loads_nothing_that_takes_time(line: list[str]) -> None:
+    """`mode banana` took 1.5 s of processor time, as it loaded its command first."""
+    code = (
+        "import sys\nfrom cli.governor import main\n"
+        f"try: main({line!r})\nexcept SystemExit as ended: assert ended.code == 2\n"
+        f"print([one for one in {HEAVY!r} if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'layers' / 'shared'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "error: " in done.stderr
+    assert "[]\n" == done.stdout
+
+
+def test_values_of_options_are_those_of_the_modules_that_take_long_to_load() -> None:
+    assert values.LONGEST_DAYS == LONGEST_DAYS
+    assert values.MODES == tuple(mode.value for mode in Mode)
+    removable = [kind for kind in uninstall._KINDS if kind not in uninstall._NEVER]
+    by_name = [kind for kind in removable if kind not in uninstall._BY_FLAG]
+    assert ["workflows", *by_name] == [*REMOVABLE]
+
+
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """The options of all commands below."""
     for action in parser._actions:
@@ -82,8 +125,47 @@ def test_every_command_answers_for_help(name: str, capsys: pytest.CaptureFixture
         governor.main([name, "--help"])
     assert 0 == ended.value.code
     said = " ".join(capsys.readouterr().out.split())
-    assert governor.COMMANDS[name][1] in said
+    assert governor.COMMANDS[name].help in said
     assert "--profile, --region, --stack-name and --json may stand anywhere" in said
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Return the parsers of a command and of those below it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                yield from parsers(one)
+
+
+@pytest.mark.parametrize("name", governor.COMMANDS)
+def test_every_command_has_an_example_that_can_be_typed(name: str) -> None:
+    """Those below it, too, each of itself."""
+    (areas,) = [
+        one for one in governor.parser(name)._actions if isinstance(one, argparse._SubParsersAction)
+    ]
+    for parser in parsers(areas.choices[name]):
+        example = str(parser.epilog).partition("example: ")[2].partition("\n")[0]
+        words = shlex.split(example)
+        assert parser.prog.split() == words[: len(parser.prog.split())]
+        assert name == governor.parsed(words[1:]).area
+
+
+def test_the_help_has_every_command_in_a_group_with_an_example(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        governor.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert 80 >= max(map(len, lines))
+    for title, commands in governor.GROUPS.items():
+        assert f"{title}:" in lines
+        for name, command in commands.items():
+            assert any(line.startswith(f"  {name} ") for line in lines)
+            assert f"              $ governor {command.example}" in lines
 
 
 @pytest.mark.parametrize(

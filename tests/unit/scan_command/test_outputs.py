@@ -323,9 +323,9 @@ def test_the_exit_status(usd: str, is_complete: bool, fail_over: Any, status: in
     [
         (("--role", "Audit"), "--role and --units go together"),
         (("--units", "r-abcd"), "--role and --units go together"),
-        (("--fail-over", "much"), "'much' is no amount of USD"),
-        (("--fail-over", "-1"), "expected one argument|'-1' is no amount"),
-        (("--fail-over", "nan"), "'nan' is no amount of USD"),
+        (("--fail-over", "much"), "'much' is not an amount in USD"),
+        (("--fail-over", "-1"), "expected one argument|'-1' is not an amount"),
+        (("--fail-over", "nan"), "'nan' is not an amount in USD"),
         (("--json", "--csv", "-"), "--json and --csv - do not go together"),
         (("--tag", "--json"), "--json and --tag do not go together"),
         (("--html", "-"), "--html needs the name of a file"),

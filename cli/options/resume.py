@@ -1,10 +1,10 @@
-"""Add the command `governor resume --all`; `cli.pause` runs it."""
+"""The options of `governor resume`."""
 
 from __future__ import annotations
 
 import argparse
 
-from cli.pause import resume
+from cli.options.later import later
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,4 +16,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--since", help="the pause to end, as this command prints it without the option"
     )
-    command.set_defaults(run=resume)
+    command.set_defaults(run=later("cli.pause", "resume"))

@@ -1,0 +1,38 @@
+"""The options of `governor advice`."""
+
+from __future__ import annotations
+
+import argparse
+from decimal import Decimal
+from pathlib import Path
+
+from cli.options.later import later
+from cli.options.values import read_usd
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its options."""
+    made = areas.add_parser("advice")
+    made.add_argument("--file", help="a policy; else the one of the stack")
+    made.add_argument(
+        "--dismiss", metavar="ID", help="leave this advice out for advice.dismissed_for_days"
+    )
+    made.add_argument("--all", action="store_true", help="print what was dismissed, too")
+    made.add_argument(
+        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
+    )
+    made.add_argument(
+        "--limit-usd",
+        type=read_usd,
+        default=Decimal(1),
+        metavar="USD",
+        help="what CloudWatch may charge without being agreed to (default: 1)",
+    )
+    made.add_argument(
+        "--commitments",
+        action="store_true",
+        help="in the payer's account: look for a Savings Plan; Cost Explorer charges "
+        "0.01 USD a page",
+    )
+    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
+    made.set_defaults(run=later("cli.advice", "run"), regions=True)

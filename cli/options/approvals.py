@@ -1,0 +1,62 @@
+"""The options of `governor approvals`."""
+
+from __future__ import annotations
+
+import argparse
+
+from cli.options.later import later
+from cli.options.values import read_end
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands and their options."""
+    commands = areas.add_parser("approvals").add_subparsers(dest="command", required=True)
+
+    def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, example=example)
+        made.set_defaults(run=later("cli.approvals", "run"))
+        if name != "list":
+            made.add_argument(
+                "id",
+                metavar="QUESTION",
+                help="the instance's name or id, or the first characters of the question's id; "
+                "a question that is over needs its whole id",
+            )
+        return made
+
+    command(
+        "list",
+        "the open questions and what can be held, the most expensive first",
+        "approvals list",
+    )
+    command("show", "one question, or its record", "approvals show notebook-7")
+    approve = command(
+        "approve", "carry out the plan", "approvals approve notebook-7 --accept-losses"
+    )
+    approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
+    approve.add_argument(
+        "--accept-losses", action="store_true", help="what is on local disks may be lost"
+    )
+    keep = command("keep", "ask again later", "approvals keep notebook-7 --until 7d")
+    keep.add_argument(
+        "--until",
+        type=read_end,
+        help="4h, 7d, or a time like 2026-12-01T09:00Z; else the owner's next working morning",
+    )
+    exempt = command(
+        "exempt",
+        "never ask about it again",
+        "approvals exempt license-server --reason 'hands out licenses'",
+    )
+    exempt.add_argument("--reason", required=True, help="why; people read it")
+    command(
+        "hold",
+        "hold a plan that will be carried out; after EC2 was asked, it counts only if EC2 does "
+        "not carry out the call",
+        "approvals hold notebook-7",
+    )
+    command(
+        "end-keep",
+        "end a keep before its date: your own, or as an approver any",
+        "approvals end-keep 3f2a9c11d04be5a7718f6021c4e99b30",
+    )

@@ -1,0 +1,17 @@
+"""The options of `governor preflight`."""
+
+from __future__ import annotations
+
+import argparse
+
+from cli.options.later import later
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its options."""
+    parser = areas.add_parser("preflight")
+    parser.add_argument(
+        "--only", action="append", metavar="CHECK", help="this check; may be given several times"
+    )
+    parser.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
+    parser.set_defaults(run=later("cli.preflight", "run"))

@@ -1,0 +1,19 @@
+"""The options of `governor reconcile`."""
+
+from __future__ import annotations
+
+import argparse
+
+from cli.options.later import later
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    command = areas.add_parser("reconcile")
+    command.add_argument(
+        "file", metavar="FILE", help="an export as CSV, also gzipped: CUR 2.0, or FOCUS 1.0 or 1.2"
+    )
+    command.add_argument(
+        "--store", action="store_true", help="add what it says to the ledger, as corrections"
+    )
+    command.set_defaults(run=later("cli.reconcile", "run"))

@@ -1,0 +1,28 @@
+"""The options of `governor report`."""
+
+from __future__ import annotations
+
+import argparse
+
+from cli.options.later import later
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    command = areas.add_parser("report")
+    command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
+    command.add_argument(
+        "--format",
+        choices=("table", "html", "csv", "json"),
+        default="table",
+        help="(default: %(default)s)",
+    )
+    for name in ("owner", "project", "account"):
+        command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
+    command.add_argument(
+        "--own-cost", action="store_true", help="and of GPU Governor itself, as measured"
+    )
+    command.add_argument(
+        "--kept", action="store_true", help="list what stays because of something now, instead"
+    )
+    command.set_defaults(run=later("cli.report", "run"))

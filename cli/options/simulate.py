@@ -1,0 +1,72 @@
+"""The options of `governor simulate`."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from cli.options.later import later
+from cli.options.values import read_days, read_minutes, read_share, read_usd
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its options."""
+    made = areas.add_parser("simulate")
+    made.add_argument(
+        "--policy",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file; repeat to compare",
+    )
+    made.add_argument(
+        "--traces", type=Path, metavar="PATH", help="trace files instead of an account"
+    )
+    made.add_argument(
+        "--days",
+        type=read_days,
+        metavar="N",
+        help="whole UTC days (default: 14; 56 with --recommend)",
+    )
+    made.add_argument(
+        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
+    )
+    made.add_argument(
+        "--limit-usd",
+        type=read_usd,
+        default=Decimal(1),
+        metavar="USD",
+        help="what CloudWatch may charge without being agreed to (default: 1)",
+    )
+    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
+    made.add_argument(
+        "--approval-delay-minutes",
+        type=read_minutes,
+        default=timedelta(minutes=30),
+        metavar="N",
+        help="from a question to the yes that is assumed (default: 30)",
+    )
+    made.add_argument(
+        "--recommend",
+        action="store_true",
+        help="choose how long to wait before asking, from your own weeks",
+    )
+    made.add_argument(
+        "--wrong-at-most",
+        type=read_share,
+        metavar="PERCENT",
+        help="with --recommend: share of questions after which work is back within an "
+        "hour (default: 5)",
+    )
+    made.add_argument(
+        "--by",
+        metavar="project|tag:KEY",
+        help="with --recommend: choose for each group, too (default: project)",
+    )
+    made.add_argument("--format", choices=["table", "json", "html"], default="table")
+    made.add_argument(
+        "--out", type=Path, metavar="FILE", help="write there instead of standard output"
+    )
+    made.set_defaults(run=later("cli.simulate", "run"), regions=True)
