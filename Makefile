@@ -19,6 +19,8 @@ export PYTHONPATH := layers/shared:.
 # What a recipe that set SECONDS to 0 has taken, for `make figures`.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
+missing_python := $(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv
 
@@ -26,67 +28,73 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv: env-%:
-	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
-demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
+# Before anything is installed, built or started.
+.PHONY: arguments
+arguments:
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
+	@"$(PYTHON)" -m scripts.make_arguments $(MAKECMDGOALS)
+
+demo: arguments env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
 	@SECONDS=0; $(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE) && $(call took,demo))
 
-up: env-project env-cloud ## prints one URL: the console over a simulated fleet with history; goes on until Ctrl-C
+up: arguments env-project env-cloud ## prints one URL: the console over a simulated fleet with history; goes on until Ctrl-C
 	@$(VENV)/python -m cli.up
 
-cloud: env-project env-cloud ## an empty account on this machine, to walk docs/operate.md in; goes on until Ctrl-C
+cloud: arguments env-project env-cloud ## an empty account on this machine, to walk docs/operate.md in; goes on until Ctrl-C
 	@$(VENV)/python -m cli.cloud
 
-site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
+site: arguments env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
 	@$(VENV)/python -m cli.up --copy build/site
 
-test: env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI; RECORD=1 renews tests/seconds.json
+test: arguments env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI; RECORD=1 renews tests/seconds.json
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests $(if $(RECORD),--record) && $(call took,test)
 
-test-unit: env-project ## unit and contract tests only
+test-unit: arguments env-project ## unit and contract tests only
 	@$(VENV)/python -m pytest -m "not integration and not browser and not fuzz"
 
-test-integration: env-project env-cloud ## the real state machines on the local cloud
+test-integration: arguments env-project env-cloud ## the real state machines on the local cloud
 	@$(VENV)/python -m pytest -m integration
 
-soak: env-project env-cloud ## properties with many examples, crash points (SAMPLE=1: all), storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
+soak: arguments env-project env-cloud ## properties with many examples, crash points (SAMPLE=1: all), storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
 	@SECONDS=0; GOVERNOR_PROPERTIES=long $(VENV)/python -m pytest -m "(hypothesis or repeats) and not fuzz" && $(VENV)/python -m tests.soak $(if $(SAMPLE),--sample $(SAMPLE)) && $(call took,soak)
 
-soak-honest: env-project ## plant a bug for each guard, invariant and gate: the soak's own stories catch each; last line JSON
+soak-honest: arguments env-project ## plant a bug for each guard, invariant and gate: the soak's own stories catch each; last line JSON
 	@SECONDS=0; $(VENV)/python -m tests.soak.honest && $(call took,soak-honest)
 
-test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
+test-browser: arguments env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
 	@$(BROWSER)/python -m scripts.run_tests --in-a-browser
 
-screenshots: env-project env-browser ## pages, mail and Slack message as pictures in docs/images, with their texts; needs Chromium
+screenshots: arguments env-project env-browser ## pages, mail and Slack message as pictures in docs/images, with their texts; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 
-check: env-project env-cloud env-sam env-release $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
+check: arguments env-project env-cloud env-sam env-release $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
 
-mutants: env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
+mutants: arguments env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
 	@$(VENV)/python -m scripts.mutants $(FILES)
 
-audit: env-audit ## look all pinned packages up among known vulnerabilities; needs PyPI; no part of check
+audit: arguments env-audit ## look all pinned packages up among known vulnerabilities; needs PyPI; no part of check
 	@scripts/audit.sh
 
-lint: env-project
+lint: arguments env-project
 	$(VENV)/ruff format --check $(SOURCES)
 	$(VENV)/ruff check $(SOURCES)
 
-types: env-project
+types: arguments env-project
 	$(VENV)/mypy
 
-imports: env-project
+imports: arguments env-project
 	$(VENV)/lint-imports --no-cache
 
-template: env-project env-sam
+template: arguments env-project env-sam
 	$(VENV)/cfn-lint $(TEMPLATES)
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) validate --lint --template template.yaml
 
-fix: env-project ## format and repair what can be repaired
+fix: arguments env-project ## format and repair what can be repaired
 	$(VENV)/ruff check --fix $(SOURCES)
 	$(VENV)/ruff format $(SOURCES)
 	$(VENV)/python -m scripts.state_machines
@@ -96,49 +104,48 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/python -m scripts.simulate_example
 	$(VENV)/python -m scripts.scan_example
 
-machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
+machines: arguments env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
 	$(VENV)/python -m scripts.state_machines
 
 # What is compiled here belongs beside its sources: it is deployed.
 build: export PYTHONPYCACHEPREFIX :=
 
-build: env-sam ## sam build; needs python3.13 on PATH
-	@python3.13 -c "import pip" 2>/dev/null || { echo "make build: python3.13 with pip is missing: the layer is compiled for that Lambda runtime; docs/deploy.md says how to get it" >&2; exit 2; }
+build: arguments env-sam ## sam build; needs python3.13 on PATH
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build
 
-deploy: env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/deploy.md
+deploy: arguments env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/deploy.md
 	@.tools/sam/bin/python -m scripts.deploy
 
-invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator
+invoke: arguments env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator
 	@$(VENV)/python scripts/invoke.py "$(FUNCTION)" "$(EVENT)"
 
-bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
+bench: arguments env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
 	@$(VENV)/python -m benchmarks
 
-bench-peer: env-project env-custodian ## the same fleet under Cloud Custodian, a plain Lambda and us: calls, time, memory, USD, verdicts
+bench-peer: arguments env-project env-custodian ## the same fleet under Cloud Custodian, a plain Lambda and us: calls, time, memory, USD, verdicts
 	@$(VENV)/python -m benchmarks.peer
 
-figures: env-project ## how plain the code is, words a page, and seconds beside their targets; runs what has not run yet
+figures: arguments env-project ## how plain the code is, words a page, and seconds beside their targets; runs what has not run yet
 	@$(VENV)/python -m scripts.figures
 
-evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
+evaluate: arguments env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
 	@SECONDS=0; $(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" && $(call took,evaluate)
 
-checkov: env-project env-checkov ## security linter for the templates; its environment is large and made on demand
+checkov: arguments env-project env-checkov ## security linter for the templates; its environment is large and made on demand
 	@mkdir -p build && $(VENV)/python -m local.engine.templates template.yaml >build/template.json
 	.tools/checkov/bin/checkov $(addprefix -f ,build/template.json $(wildcard stacks/*.yaml))
 
-publisher: env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum
+publisher: arguments env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum
 	@$(VENV)/python scripts/bundle_publisher.py build
 
-release: build env-project env-release ## what a release consists of, into build/release; TAG=v0.1.0 to publish it; needs python3.13
+release: arguments build env-project env-release ## what a release consists of, into build/release; TAG=v0.1.0 to publish it; needs python3.13
 	@$(VENV)/python -m scripts.release --tag "$(TAG)"
 
-workflows: env-release
+workflows: arguments env-release
 	@$(RELEASE)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(RELEASE)/zizmor --offline --quiet .github/workflows
 
-lock: env-uv ## pin all requirements anew
+lock: arguments env-uv ## pin all requirements anew
 	scripts/lock.sh
 
 clean: ## remove environments and build results

@@ -22,25 +22,14 @@ import boto3
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
 
-from cli.nearest import nearest
 from cli.twins import EMPTY, is_ours, parameters_of, twins
 from governor.core.regions import is_region
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
+from scripts.make_arguments import DEPLOY
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
-NAMES = (
-    "REGION",
-    "PROFILE",
-    "STACK",
-    "MODE",
-    "SELECTOR",
-    "ALERT_EMAIL",
-    "POLICY",
-    "PARAMETERS",
-    "YES",
-)
-_TAKEN = (*NAMES, "PYTHON")
+NAMES = DEPLOY
 SEEDS = ("Mode", "PolicyYaml")
 """Parameters that are the policy until a version of it is stored."""
 STACK = "gpu-governor"
@@ -407,22 +396,11 @@ def _outputs(stack: Mapping[str, Any]) -> dict[str, str]:
     return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", ())}
 
 
-def _check_variables(flags: str) -> None:
-    """Refuse a variable that no deploy reads, by the flags that make hands on."""
-    _, _, line = f" {flags}".partition(" -- ")
-    for one in re.split(r"(?<!\\)\s+", line):
-        name = re.split(r"\W", one)[0]
-        if name and name not in _TAKEN:
-            known = f"{nearest(name, NAMES) or '.'} Known: {', '.join(NAMES)}"
-            raise DeployError(f"there is no variable {name}{known}")
-
-
 def main(environment: Mapping[str, str]) -> int:
     """Exit status 0 when it was deployed or not confirmed, 2 when it was refused or has failed."""
     given = {name: environment[name] for name in NAMES if environment.get(name)}
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        _check_variables(environment.get("MAKEFLAGS", ""))
         Deployment(given, ask if at_terminal else None)()
     except DeployError as error:
         print(f"make deploy: {error}", file=sys.stderr)

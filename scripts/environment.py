@@ -1,7 +1,8 @@
 """Creates or refreshes one of the project's virtual environments: `environment.py NAME`.
 
 Standard library only, because it runs before anything is installed. An environment is rebuilt when
-its pins, the interpreter or its place change, and left alone otherwise. uv installs where it can,
+its pins or its place change, or its interpreter is gone, and left alone otherwise: it keeps the
+interpreter that it was made with, whichever `python3` calls this. uv installs where it can,
 because it takes seconds; plain pip does where uv cannot (a machine whose pip knows a mirror that uv
 does not).
 """
@@ -16,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,7 +65,9 @@ def main(names: list[str]) -> int:
             )
             return 2
         try:
-            check_machine()
+            if not is_ready(name):
+                check_machine()
+            check_git()
             ensure(name)
         except Missing as error:
             print(error, file=sys.stderr)
@@ -77,6 +81,38 @@ def main(names: list[str]) -> int:
     return 0
 
 
+def is_ready(name: str) -> bool:
+    """Return whether an environment has these pins in this place, and an interpreter that works."""
+    folder, pins = ENVIRONMENTS[name]
+    stamp = folder / ".pins"
+    if not stamp.exists():
+        return False
+    made_of = stamp.read_text()
+    return matches(made_of, (ROOT / pins).read_bytes(), folder) and _works(folder, made_of)
+
+
+def _works(folder: Path, made_of: str) -> bool:
+    """Return whether the interpreter of an environment starts, and is of the version that the
+    environment was made with: an upgrade of the system may put another one in its place."""
+    python = folder / "bin" / "python"
+    try:
+        done = subprocess.run(
+            [str(python), "-E", "-S", "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0 and _version_of(made_of) == done.stdout.strip()
+
+
+def _version_of(made_of: str) -> str:
+    """Return the version in a fingerprint, as `3.11`."""
+    _, _, after = made_of.partition(" ")
+    return ".".join(after.split(" ", 1)[0].split(".")[:2])
+
+
 def ensure(name: str) -> None:
     """Makes one environment ready. Two at once wait for each other.
 
@@ -85,10 +121,9 @@ def ensure(name: str) -> None:
         Missing: this machine's Python can make no environments.
         LinkedFolder: it is another checkout's. Nothing was touched.
     """
-    folder, pins = ENVIRONMENTS[name]
-    stamp, wanted = folder / ".pins", fingerprint((ROOT / pins).read_bytes(), folder)
-    if _reads(stamp, wanted):
+    if is_ready(name):
         return
+    folder, pins = ENVIRONMENTS[name]
     for place in (TOOLS, folder):
         if place.is_symlink():
             raise LinkedFolder(
@@ -96,21 +131,55 @@ def ensure(name: str) -> None:
                 "remove the link "
                 "and run this again, or use what it points to without make"
             )
-    check_python()
+    python = interpreter_of(folder)
+    if python == sys.executable:
+        check_python()
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _reads(stamp, wanted):
+        if is_ready(name):
             return
-        print(f"installing the environment {name} ...", file=sys.stderr, flush=True)
+        text = (ROOT / pins).read_text(encoding="utf-8")
+        print(
+            f"installing the environment {name}: {_count(text)} ...",
+            file=sys.stderr,
+            flush=True,
+        )
+        began = time.monotonic()
+        stamp = folder / ".pins"
         stamp.unlink(missing_ok=True)
-        _install(name, folder, ROOT / pins)
-        stamp.write_text(wanted)
+        _install(name, folder, ROOT / pins, python)
+        stamp.write_text(fingerprint(text.encode(), folder, python))
+        took = time.monotonic() - began
+        print(f"installed the environment {name} in {took:.0f} s", file=sys.stderr, flush=True)
+
+
+def interpreter_of(folder: Path) -> str:
+    """Return the interpreter that an environment was made with; the one that runs this where there
+    is no environment, or its interpreter is gone or too old."""
+    try:
+        lines = (folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return sys.executable
+    settings = dict(line.split(" = ", 1) for line in lines if " = " in line)
+    made_with = settings.get("executable", "")
+    try:
+        version = tuple(int(part) for part in settings.get("version", "").split(".")[:2])
+    except ValueError:
+        return sys.executable
+    if version < LOWEST or not os.access(made_with, os.X_OK):
+        return sys.executable
+    return made_with
+
+
+def _count(pins: str) -> str:
+    """Return how many packages a file pins, as `1 package`."""
+    names = [line for line in pins.splitlines() if "==" in line and line[:1].isalnum()]
+    return f"{len(names)} {'package' if len(names) == 1 else 'packages'}"
 
 
 def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
-    """Raises: Missing, when this Python is too old or there is no git, with what else is missing
-    then."""
+    """Raises: Missing, when this Python is too old."""
     if version < LOWEST:
         have = f"{Path(sys.executable).name} is {'.'.join(map(str, version))}"
         raise Missing(
@@ -118,6 +187,10 @@ def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
             f"run `{_install_command('python3.11', 'python3.11-venv')}`, then make with "
             "PYTHON=python3.11"
         )
+
+
+def check_git() -> None:
+    """Raises: Missing, when there is no git, with what else is missing then."""
     if shutil.which("git") is None:
         # Whoever installs one package hears of the other now, not at the next call.
         lacking = ("git",) if _makes_environments() else ("git", _venv_package())
@@ -158,10 +231,23 @@ def _install_command(*packages: str) -> str:
     return f"{'brew' if shutil.which('brew') else 'sudo dnf'} install {' '.join(names)}"
 
 
-def fingerprint(pins: bytes, folder: Path) -> str:
-    """Return what an environment was made of. Its place counts: the scripts in it name their
-    interpreter's path."""
-    return f"{hashlib.sha256(pins).hexdigest()} {sys.version} {sys.executable} {folder}"
+def fingerprint(pins: bytes, folder: Path, python: str = sys.executable) -> str:
+    """Return what an environment was made of: its pins, the version and the path of its
+    interpreter, and its place."""
+    version = sys.version
+    if python != sys.executable:
+        question = "import sys; print(sys.version, end='')"
+        version = subprocess.run(
+            [python, "-c", question], check=True, capture_output=True, text=True
+        ).stdout
+    return f"{hashlib.sha256(pins).hexdigest()} {version} {python} {folder}"
+
+
+def matches(made_of: str, pins: bytes, folder: Path) -> bool:
+    """Return whether an environment of this fingerprint has these pins, and is in this place. Its
+    place counts: the scripts in it name their interpreter's path."""
+    digest = hashlib.sha256(pins).hexdigest()
+    return made_of.startswith(f"{digest} ") and made_of.endswith(f" {folder}")
 
 
 def uv_settings(pip_config: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -185,15 +271,11 @@ def uv_settings(pip_config: str, given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value and name not in given}
 
 
-def _reads(stamp: Path, wanted: str) -> bool:
-    return stamp.exists() and stamp.read_text() == wanted
-
-
-def _install(name: str, folder: Path, pins: Path) -> None:
-    """Make an environment with these pins. Raises: CalledProcessError."""
+def _install(name: str, folder: Path, pins: Path, interpreter: str = sys.executable) -> None:
+    """Make an environment with these pins and this interpreter. Raises: CalledProcessError."""
     has_pip = name in WITH_PIP
     options = () if has_pip else ("--without-pip",)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", *options, str(folder)], check=True)
+    subprocess.run([interpreter, "-m", "venv", "--clear", *options, str(folder)], check=True)
     python = str(folder / "bin" / "python")
     if name != "uv" and _install_with_uv(python, pins):
         return
@@ -201,11 +283,10 @@ def _install(name: str, folder: Path, pins: Path) -> None:
         subprocess.run(
             [python, "-m", "ensurepip", "--default-pip"], check=True, stdout=subprocess.DEVNULL
         )
-    subprocess.run(
-        [*_pip(python), "install", "--quiet", "--require-hashes", "--no-input", "-r", str(pins)],
-        check=True,
-        cwd=ROOT,
-    )
+    # On a terminal pip and uv draw their progress; elsewhere that would be lines and lines.
+    quiet = () if sys.stderr.isatty() else ("--quiet",)
+    command = [*_pip(python), "install", *quiet, "--require-hashes", "--no-input"]
+    subprocess.run([*command, "-r", str(pins)], check=True, cwd=ROOT)
 
 
 def _pip(python: str) -> tuple[str, ...]:
@@ -233,17 +314,21 @@ def _install_with_uv(python: str, pins: Path) -> bool:
         capture_output=True,
         text=True,
     )
-    command = [str(uv_folder / "bin" / "uv"), "pip", "install", "--quiet", "--require-hashes"]
+    command = [str(uv_folder / "bin" / "uv"), "pip", "install", "--require-hashes"]
+    shows_progress = sys.stderr.isatty()
+    if not shows_progress:
+        command.append("--quiet")
     done = subprocess.run(
         [*command, "--python", python, "-r", str(pins)],
         check=False,
         env={**os.environ, **uv_settings(config.stdout, os.environ)},
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=None if shows_progress else subprocess.PIPE,
         text=True,
     )
     if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[0]
+        reason = ((done.stderr or "").strip().splitlines() or ["see above"])[0]
         print(
             f"uv could not install ({reason}); pip does it, which takes longer",
             file=sys.stderr,

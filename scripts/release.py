@@ -71,6 +71,17 @@ def check(tag: str, wanted: str, changes: str) -> None:
         raise NotReadyError(f"commit or remove these first:\n{changes}")
 
 
+def checked(tag: str) -> str:
+    """Check that this commit can be released under this tag; an empty one means that nothing is
+    published. Return the notes. Raises: NotReadyError, CalledProcessError."""
+    git = ["git", "status", "--porcelain", "--untracked-files=normal"]
+    changes = subprocess.run(git, check=True, cwd=ROOT, capture_output=True, text=True).stdout
+    number = version()
+    check(tag, number, changes)
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return news(changelog, number, tagged=bool(tag))
+
+
 def check_whole(names: Mapping[str, Path], template: str) -> None:
     """Raises: NotReadyError, where what the template names is not in the package."""
     for path in re.findall(
@@ -133,11 +144,8 @@ def main(arguments: list[str]) -> int:
         "--tag", default="", help="the tag to publish; it must be that of the version"
     )
     tag, number = parser.parse_args(arguments).tag, version()
-    git = ["git", "status", "--porcelain", "--untracked-files=normal"]
     try:
-        changes = subprocess.run(git, check=True, cwd=ROOT, capture_output=True, text=True).stdout
-        check(tag, number, changes)
-        notes = news((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), number, tagged=bool(tag))
+        notes = checked(tag)
         folder = ROOT / "build" / "release"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

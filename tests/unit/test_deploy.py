@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from local.engine.templates import load_template
 from scripts import deploy
 from scripts.deploy import SAM, Deployment
 from scripts.deploy_parameters import DeployError, for_sam
+from scripts.make_arguments import names_in
 
 ROOT = Path(__file__).parents[2]
 OURS = {"Mode": "observe", "SelectorTagValue": "GPU-Workload", "SweepRateMinutes": "5"}
@@ -552,29 +552,10 @@ def test_sam_cli_itself_reads_every_value_whole(tmp_path: Path) -> None:
     assert values == json.loads(found.stdout)
 
 
-def test_make_build_says_that_python_is_missing(tmp_path: Path) -> None:
-    """Before SAM CLI, whose own last line is `Error 127`."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (tmp_path / "Makefile").write_text(text.replace("build: env-sam", "build:"), encoding="utf-8")
-    make = shutil.which("make")
-    assert make is not None
-    done = subprocess.run(
-        [make, "build"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": str(tmp_path)},
-        cwd=tmp_path,
-    )
-    assert 2 == done.returncode
-    assert "make build: python3.13 with pip is missing" in done.stderr
-    assert "docs/deploy.md" in done.stderr
-
-
 def test_make_hands_every_variable_on(tmp_path: Path) -> None:
     """Also with spaces and quotes: no shell reads them in between."""
     fake = tmp_path / "Makefile"
-    target = "deploy: env-sam"
+    target = "deploy: arguments env-sam"
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert target in text
     text = text.replace(target, "deploy:").replace(".tools/sam/bin/python -m scripts.deploy", "env")
@@ -591,30 +572,7 @@ def test_make_hands_every_variable_on(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert {f"{name}={value}" for name, value in given.items()} <= set(lines)
     (flags,) = [one.partition("=")[2] for one in lines if one.startswith("MAKEFLAGS=")]
-    deploy._check_variables(flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (
-            " -- REGOIN=us-east-1 YES=1",
-            "no variable REGOIN; did you mean REGION? Known: REGION, PROFILE",
-        ),
-        (
-            r"kw -- YES=1 POLICY=a\ b.yaml ALERT_MAIL=x",
-            "no variable ALERT_MAIL; did you mean ALERT_EMAIL?",
-        ),
-        ("-- region=us-east-1", "no variable region. Known: REGION"),
-        ("-j4 -- X=1", "no variable X. Known"),
-    ],
-)
-def test_a_variable_that_no_deploy_reads_is_refused(
-    flags: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Else a stack would be deployed as somebody has not said."""
-    assert 2 == deploy.main({"MAKEFLAGS": flags, "YES": "1"})
-    assert said in capsys.readouterr().err
+    assert set(names_in(flags)) == set(deploy.NAMES)
 
 
 def test_the_command_says_why_it_stops(

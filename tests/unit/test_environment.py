@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -9,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from scripts import environment
-from scripts.environment import fingerprint, uv_settings
+from scripts.environment import fingerprint, matches, uv_settings
 
 FOLDER = Path("place/.venv")
 ROOT = Path(__file__).parents[2]
@@ -130,14 +132,120 @@ def test_an_old_python_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_environment_of_the_same_pins_and_place_is_left_alone() -> None:
-    """Otherwise every `make` would install."""
-    assert fingerprint(b"a==1", FOLDER) == fingerprint(b"a==1", FOLDER)
+    """Otherwise every `make` would install. The stamps of the release before count, too."""
+    earlier = f"{hashlib.sha256(b'a==1').hexdigest()} 3.11.7 (main) [GCC] /old/python3 {FOLDER}"
+
+    assert matches(fingerprint(b"a==1", FOLDER), b"a==1", FOLDER)
+    assert matches(earlier, b"a==1", FOLDER)
 
 
 def test_other_pins_or_another_place_make_it_anew() -> None:
     """A moved folder's scripts name an interpreter that is no longer there."""
-    assert fingerprint(b"a==1", FOLDER) != fingerprint(b"a==2", FOLDER)
-    assert fingerprint(b"a==1", FOLDER) != fingerprint(b"a==1", Path("elsewhere/.venv"))
+    made_of = fingerprint(b"a==1", FOLDER)
+
+    assert not matches(made_of, b"a==2", FOLDER)
+    assert not matches(made_of, b"a==1", Path("elsewhere/.venv"))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return an environment that is ready, made with the interpreter of this test."""
+    folder = tmp_path / ".venv"
+    (tmp_path / "requirements").mkdir()
+    pins = tmp_path / "requirements" / "project.txt"
+    pins.write_text("a==1\nb==2\n")
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "TOOLS", tmp_path / ".tools")
+    monkeypatch.setattr(
+        environment, "ENVIRONMENTS", {"project": (folder, "requirements/project.txt")}
+    )
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (folder / ".pins").write_text(fingerprint(pins.read_bytes(), folder))
+    return folder
+
+
+def installations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the interpreters with which environments are made from now on."""
+    made_with: list[str] = []
+
+    def install(_: str, folder: Path, __: Path, interpreter: str) -> None:
+        made_with.append(interpreter)
+        folder.mkdir(exist_ok=True)
+
+    monkeypatch.setattr(environment, "_install", install)
+    monkeypatch.setattr(environment, "fingerprint", lambda *_: "made")
+    return made_with
+
+
+def test_another_python_on_path_rebuilds_nothing(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stack that runs from it would lose its libraries."""
+    made_with = installations(monkeypatch)
+    for name, value in (("executable", "/usr/bin/python3.9"), ("version", "3.9.2 (main)")):
+        monkeypatch.setattr(sys, name, value)
+
+    assert 0 == environment.main(["project"])
+    assert [] == made_with
+    assert (made / "bin" / "python").exists()
+
+
+def test_an_environment_is_made_again_with_its_own_interpreter(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its pins are others."""
+    made_with = installations(monkeypatch)
+    (made.parent / "requirements" / "project.txt").write_text("a==2\n")
+    own = environment.interpreter_of(made)
+    monkeypatch.setattr(sys, "executable", "/usr/bin/another-python3")
+
+    assert 0 == environment.main(["project"])
+    assert [own] == made_with
+    assert Path(own).resolve() == Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("lacks", ["its interpreter", "its version"])
+def test_an_environment_whose_interpreter_is_gone_is_made_again(
+    made: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """As after an upgrade of the system: with the Python that is there."""
+    made_with = installations(monkeypatch)
+    if lacks == "its interpreter":
+        (made / "bin" / "python").unlink()
+        (made / "pyvenv.cfg").write_text("executable = /gone/python3.11\nversion = 3.11.7\n")
+    else:
+        text = (made / ".pins").read_text()
+        (made / ".pins").write_text(text.replace(sys.version, "3.10.1 (main)"))
+        (made / "pyvenv.cfg").write_text("executable = /bin/sh\nversion = 3.10.1\n")
+
+    assert 0 == environment.main(["project"])
+    assert [sys.executable] == made_with
+
+
+def test_an_installation_says_how_much_and_how_long(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes of silence look like a hang."""
+    installations(monkeypatch)
+    (made / ".pins").unlink()
+
+    assert 0 == environment.main(["project"])
+    first, last = capsys.readouterr().err.splitlines()
+    assert "installing the environment project: 2 packages ..." == first
+    assert re.fullmatch(r"installed the environment project in \d+ s", last)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_installers_show_their_progress_on_a_terminal(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: is_terminal))
+    environment._install("project", FOLDER, Path("pins.txt"))
+    monkeypatch.setattr(environment, "_install_with_uv", lambda *_: False)
+    environment._install("project", FOLDER, Path("pins.txt"))
+
+    quiet = ["--quiet" in command for command in commands if "install" in command]
+    assert [not is_terminal] * 2 == quiet
 
 
 def test_uv_is_told_nothing_when_pip_knows_nothing() -> None:
