@@ -35,6 +35,7 @@ _LEFT_OUT: Mapping[str, str] = {
     "DIGEST#": "messages on their way: they would be sent again",
     "LEASE#": "messages on their way: they would be sent again",
     "FLEET": "what the last sweep saw: the next one sees it anew",
+    "SCAN": "what the last daily scan found: the next one finds it again",
     "OBSERVATIONS#": "what the last sweep saw: the next one sees it anew",
 }
 """By the beginning of the partition key, or of the sort key."""

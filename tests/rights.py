@@ -38,6 +38,7 @@ from governor.remediation.recheck_episode import RecheckEpisode
 from governor.remediation.record_outcome import RecordOutcome
 from governor.remediation.take_snapshot import TakeSnapshot
 from governor.remediation.undo_episode import UndoEpisode
+from governor.scan.scan_target import ScanTarget
 from governor.sweep.close_sweep import CloseSweep
 from governor.sweep.follow_hub_freeze import FollowHubFreeze
 from governor.sweep.sweep_target import SweepTarget
@@ -75,6 +76,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (ReportSavings, "ReportSavings"),
     (RefreshPrices, "RefreshPrices"),
     (CheckHealth, "CheckHealth"),
+    (ScanTarget, "ScanAccelerators"),
     (OpenEpisode, "OpenEpisode"),
     (AskOwner, "AskOwner"),
     (ConcludeApproval, "ConcludeApproval"),

@@ -25,7 +25,7 @@ HUB = PARTS.hub.account
 
 @observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
-    """`{"check": "sweep"}` or `{"check": "health"}` to `{"check", "targets": [{"account",
+    """`{"check": "sweep"}`, `"health"` or `"scan"` to `{"check", "targets": [{"account",
     "region"}], "target_count"}`; an event of S3 about the policy to `{}`."""
     if event.get("source") == "aws.s3":
         require_account(HUB, event)

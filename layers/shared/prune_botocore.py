@@ -18,15 +18,18 @@ from typing import Any
 SERVICES = (
     "autoscaling",
     "batch",
+    "bedrock",
     "cloudtrail",
     "cloudwatch",
     "dynamodb",
     "ec2",
+    "eks",
     "kms",
     "lambda",
     "organizations",
     "pricing",
     "s3",
+    "sagemaker",
     "savingsplans",
     "secretsmanager",
     "sesv2",
@@ -36,7 +39,7 @@ SERVICES = (
     "stepfunctions",
     "sts",
 )
-"""The services whose clients the adapters open, by botocore's names."""
+"""The services whose clients the adapters and the scan open, by botocore's names."""
 _MODEL = "service-2.json.gz"
 _KEPT_FILES = ("service-2.", "endpoint-rule-set-1.")
 """The files of a service that a client reads start so. The layer uses no paginators and waiters."""

@@ -42,6 +42,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     ),
     "sweep_target": lambda event: parse(payloads.TargetPayload, event),
     "check_health": lambda event: parse(payloads.TargetPayload, event),
+    "scan_accelerators": lambda event: parse(payloads.TargetPayload, event),
     "sum_up_month": needs_nothing,
     "report_savings": needs_nothing,
     "refresh_prices": needs_nothing,

@@ -27,6 +27,7 @@ PLACE = {"account": ACCOUNT, "region": REGION}
 HAPPY: Mapping[str, Mapping[str, Any]] = {
     "ask_owner/ask": {"heard": False, "settled": False},
     "check_health/own-account": {"looked": True, "problems": 0},
+    "scan_accelerators/own-account": PLACE,
     "check_progress/stopped": {"done": True, "wait_seconds": 0},
     "conclude_approval/nobody-answered": {"decision": "expired"},
     "deliver_alert/question": {"batchItemFailures": []},

@@ -40,6 +40,7 @@ REFUSED = {
     "refresh_prices/hourly": "sample: Extra inputs are not permitted",
     "report_savings/nightly": "sample: Extra inputs are not permitted",
     "sum_up_month/after-sweep": "sample: Extra inputs are not permitted",
+    "scan_accelerators/own-account": "the policy's targets do not name 000000000000/us-east-1",
     "sweep_target/own-account": "the policy's targets do not name 000000000000/us-east-1",
     "take_snapshot/all-volumes": "the policy's targets do not name 000000000000/us-east-1",
     "undo_episode/page": "the policy's targets do not name 000000000000/us-east-1",

@@ -19,6 +19,8 @@ from botocore.compat import HTTPHeaders
 
 import prune_botocore
 from governor.aws.clients import _OWN, Clients
+from governor.scan.registry import KINDS
+from governor.scan.rights import operations_of_the_stack
 from tests.unit.test_repository import pinned
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +68,16 @@ def version_in(entry: str) -> str:
     return match[1]
 
 
-OPERATIONS = sorted(operations_of_the_adapters())
+def operations_of_the_scan() -> set[tuple[str, str]]:
+    """Return service and operation of every call of the daily scan, by botocore's names."""
+    operations = set()
+    for name in operations_of_the_stack(KINDS):
+        service, _, operation = name.partition(":")
+        operations.add((service, operation))
+    return operations
+
+
+OPERATIONS = sorted(operations_of_the_adapters() | operations_of_the_scan())
 
 
 def most_other_services(folder: str, names: list[str]) -> set[str]:
@@ -145,8 +156,9 @@ def stub_wire(client: Any, body: bytes, requests: list[Any]) -> None:
     client.meta.events.register("before-send", answer)
 
 
-def test_all_services_that_the_adapters_name_are_kept() -> None:
-    """A service that is missing would be found by Lambda, at the first call."""
+def test_all_services_that_the_adapters_and_the_scan_name_are_kept() -> None:
+    """So are those of the kinds that a scan knows. A service that is missing would be found by
+    Lambda, at the first call."""
     named = {service for service, _ in OPERATIONS} | clients_by_name()
     assert named == set(prune_botocore.SERVICES)
     assert len(OPERATIONS) > 50

@@ -34,6 +34,7 @@ from governor.episode.ports import UndoAnswer
 from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
 from governor.policy.model.acting import Action
+from governor.scan.store import Scans
 from governor.wiring import (
     api,
     approvals,
@@ -49,6 +50,7 @@ from governor.wiring import (
     page,
     progress,
     remediation,
+    scanning,
     sign_in,
     slack,
     state_changes,
@@ -75,6 +77,7 @@ from tests.twins.stores import event_parts, store_parts
 from tests.twins.table import MemoryTable
 from tests.unit.aws.fakes import FakeClients, ScriptedClient
 from tests.unit.functions.handlers import EVENTS, call, sample
+from tests.unit.scan.places import ClosedPlaces
 from tests.unit.wiring.samples import SIGN_IN, settings
 from tests.unit.worlds.builders import recorder
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -97,6 +100,8 @@ def parts(
         **store_parts(world.state),
         "sign_in_store": SignIns(MemoryTable()),
         **event_parts(MemoryEventLog()),
+        "scan_store": Scans(MemoryTable()),
+        "scan_places": ClosedPlaces(),
         "workflow": world.workflow,
         "announcer": world.announcer,
         "short_timeout_announcer": world.announcer,
@@ -219,6 +224,13 @@ CASES = (
         health.check_health,
         {"looked": True, "problems": 0},
         fleet,
+    ),
+    Case(
+        "scan_accelerators/own-account",
+        scanning.scan_accelerators,
+        {**PLACE, "rows": 0, "not_read": 1},
+        fleet,
+        Parts,
     ),
     Case(
         "refresh_prices/hourly",

@@ -20,7 +20,10 @@ HUB = {
 }
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
-LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List|cloudtrail:LookupEvents$)")
+LOOKING = re.compile(
+    r"^(\w+:Describe|ec2:Get|cloudwatch:|(batch|bedrock|sagemaker):List|pricing:GetProducts$"
+    r"|cloudtrail:LookupEvents$)"
+)
 OF_THE_PAGE = {
     key: {"cloudwatch:GetMetricData"} for key in ("PutAwayFunction", "TakeSnapshotFunction")
 }

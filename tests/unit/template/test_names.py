@@ -112,7 +112,7 @@ def test_roles_of_two_stacks_and_of_two_regions_never_meet() -> None:
         n for i, n, *_ in names("template.yaml") if i.endswith("FunctionRole") and n.startswith("s")
     ]
 
-    assert 15 == len({*roles}) == len(roles)
+    assert 16 == len({*roles}) == len(roles)
     assert all(name.startswith(f"{longest_stack()}-{LONGEST_REGION}-") for name in roles)
 
 

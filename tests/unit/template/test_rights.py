@@ -89,6 +89,7 @@ WRITERS = {
     "LEDGER": {"SweepTarget", "HandleStateChange", *ENDS},
     "COST": {"SweepTarget"},
     "FLEET": {"SweepTarget"},
+    "SCAN": {"ScanAccelerators"},
     "DAYS": {"SweepTarget"},
     "EVENT": {
         "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth",
@@ -130,7 +131,7 @@ READS_THE_LAST_POLICY = {
 
 def partition(kind: str) -> str:
     """One of its kind; these are one alone."""
-    return kind if kind in ("POLICY", "FLEET", "UNSWEPT", "PRICES") else f"{kind}#x"
+    return kind if kind in ("POLICY", "FLEET", "SCAN", "UNSWEPT", "PRICES") else f"{kind}#x"
 
 
 def test_every_kind_of_partition_is_known() -> None:
@@ -541,14 +542,14 @@ def test_who_asks_may_look_at_the_keys_of_volumes_and_use_none(owner: str) -> No
         assert not allows(role, use)
 
 
-def test_who_asks_and_who_sweeps_may_look_up_launches() -> None:
+def test_who_asks_and_who_lists_may_look_up_launches() -> None:
     """In the hub and in member accounts: nobody else reads CloudTrail."""
     look = Request("cloudtrail:LookupEvents", "*")
 
-    assert {"OpenEpisode", "SweepTarget"} == {
+    assert {"OpenEpisode", "SweepTarget", "ScanAccelerators"} == {
         name for name, role in hub_roles().items() if allows(role, look)
     }
-    assert {"reader", "sweeper"} == {
+    assert {"reader", "sweeper", "scanner"} == {
         name for name, (role, _) in members().items() if allows(role, look)
     }
 

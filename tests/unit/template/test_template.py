@@ -13,11 +13,14 @@ from benchmarks.sweep import MEMORY
 from governor.alerts.model import FOR_MACHINES
 from governor.notify.dispatch import TRIED_FOR
 from governor.notify.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
+from governor.scan.registry import KINDS
+from governor.scan.rights import operations_of_the_stack
 from governor.wiring.payloads import PlanPayload
 from tests.iam import ACCOUNT, Request, allows, own_statements, policies_of, written_out
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
+TEMPLATE_OF_MEMBERS = template("stacks/member.yaml")
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 FUNCTIONS = {
     k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"
@@ -30,6 +33,7 @@ QUEUED = {
 BY_MACHINE_OR_API = {
     "SweepTargetFunction",
     "CheckHealthFunction",
+    "ScanAcceleratorsFunction",
     "SumUpMonthFunction",
     "OpenEpisodeFunction",
     "AskOwnerFunction",
@@ -49,7 +53,9 @@ NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
     r"|autoscaling:Describe\w+|ssm:Describe(InstanceInformation|Sessions)|states:SendTaskSuccess"
     r"|sns:GetSubscriptionAttributes|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs)"
-    r"|pricing:GetProducts|savingsplans:DescribeSavingsPlans|cloudtrail:LookupEvents)$"
+    r"|pricing:GetProducts|savingsplans:DescribeSavingsPlans|cloudtrail:LookupEvents"
+    r"|bedrock:ListProvisionedModelThroughputs|organizations:DescribeOrganization"
+    r"|sagemaker:List(Apps|Clusters|Endpoints|InferenceComponents|NotebookInstances))$"
 )
 """AWS knows no resource scope for these."""
 
@@ -134,7 +140,7 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
 
 
 def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deployed() -> None:
-    """One parameter for both; benchmarks and costs take its default."""
+    """One parameter for all; benchmarks and costs take its default."""
     asked = TEMPLATE["Parameters"]["SweepMemoryMegabytes"]
 
     assert (MEMORY, MEMORY) == (asked["Default"], asked["MinValue"])
@@ -143,7 +149,7 @@ def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deploy
         for name, one in FUNCTIONS.items()
         if "SweepMemoryMegabytes" in str(one.get("MemorySize"))
     }
-    assert {"SweepTargetFunction", "CheckHealthFunction"} == grown
+    assert {"SweepTargetFunction", "CheckHealthFunction", "ScanAcceleratorsFunction"} == grown
 
 
 def test_no_function_may_stop_and_put_away_alone_may_assume_the_role_that_does() -> None:
@@ -567,8 +573,8 @@ def test_a_schedule_says_what_it_is_for() -> None:
         PlanPayload.model_validate_json(one["Properties"]["Target"]["Input"]).check
         for one in schedules
     ]
-    assert ["sweep", "health"] == said
-    assert ["sweep", "health"] == [
+    assert ["sweep", "health", "scan"] == said
+    assert ["sweep", "health", "scan"] == [
         one["Properties"]["Name"]["Fn::Sub"].rpartition("-")[2] for one in schedules
     ]
     events = [
@@ -756,6 +762,42 @@ def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
         [{"Name": "service", "Value": "check_health"}],
     ] == [alarm["Dimensions"] for alarm in alarms]
     assert all(alarm["AlarmActions"] == [{"Ref": "AlertTopic"}] for alarm in alarms)
+
+
+def test_the_daily_scan_may_read_what_its_kinds_name_and_write_its_snapshot() -> None:
+    """In the hub's account and in members. An alarm tells of its failures."""
+    role = statements(FUNCTIONS["ScanAcceleratorsFunction"])
+    outside = {
+        action
+        for one in role
+        for action in actions(one)
+        if action.split(":")[0] not in ("dynamodb", "kms", "s3", "ssm", "sts")
+    }
+    in_members = TEMPLATE_OF_MEMBERS["Resources"]["ScannerRole"]["Properties"]["Policies"]
+    (policy,) = in_members
+    there = {action for one in policy["PolicyDocument"]["Statement"] for action in actions(one)}
+    alarm = RESOURCES["ScanErrorsAlarm"]["Properties"]
+
+    assert set(operations_of_the_stack(KINDS)) == outside == there
+    assert not [action for action in outside if action.startswith("ce:")]
+    (written,) = [one for one in role if "dynamodb:PutItem" in actions(one)]
+    assert ["SCAN"] == written["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+    assert [{"Name": "FunctionName", "Value": {"Ref": "ScanAcceleratorsFunction"}}] == alarm[
+        "Dimensions"
+    ]
+    assert [{"Ref": "AlertTopic"}] == alarm["AlarmActions"]
+
+
+def test_the_daily_scan_is_done_before_the_reports_of_the_night() -> None:
+    """The second part of a report is what the scan of that night found."""
+    schedule = RESOURCES["ScanSchedule"]["Properties"]["ScheduleExpression"]
+    report = FUNCTIONS["ReportSavingsFunction"]["Events"]["Nightly"]["Properties"]["Schedule"]
+    minute, hour, *every_day = schedule.removeprefix("cron(").removesuffix(")").split()
+    minute_of_report, hour_of_report, *_ = report.removeprefix("cron(").split()
+
+    assert ["*", "*", "?", "*"] == every_day
+    minutes_between = 60 * (int(hour_of_report) - int(hour))
+    assert 60 <= minutes_between + int(minute_of_report) - int(minute)
 
 
 def test_one_alarm_covers_the_budgets_of_all_projects() -> None:

@@ -167,6 +167,7 @@ FAMILIES = (
         "remediation.follow_start",
     ),
     Family("check_health", "health counted_metrics", "health"),
+    Family("scan_accelerators", "scanning", "scan", f"events.notify_warning {GATHERING}"),
     Family(
         "open_episode recheck_episode take_snapshot",
         "remediation guards counted_metrics",

@@ -37,6 +37,13 @@ class ReadOnlyClients(Clients):
         self._loader: Any = None
         self._one_sts: Any = None
 
+    def renewed(self) -> ReadOnlyClients:
+        """Return clients with the same list and policy that know no session and counted no call.
+        They share the descriptions of the services, which take seconds to read."""
+        clients = ReadOnlyClients(self._allowed, self._session_policy or "", self._region)
+        clients._loader = self._loader
+        return clients
+
     @property
     def calls(self) -> Mapping[str, int]:
         """Return how often each operation was called so far, retries not counted."""
@@ -70,11 +77,15 @@ class ReadOnlyClients(Clients):
         """Return a botocore session whose clients refuse what is not on the list. All sessions
         share one loader: to read the descriptions of the services takes seconds."""
         session = super()._new_session()
-        if self._loader is None:
-            self._loader = session.get_component("data_loader")
-        session.register_component("data_loader", self._loader)
+        session.register_component("data_loader", self._data_loader(session))
         session.register("before-parameter-build", self._check)
         return session
+
+    def _data_loader(self, session: Any) -> Any:
+        """Return the one loader of all sessions; it is that of the first session."""
+        if self._loader is None:
+            self._loader = session.get_component("data_loader")
+        return self._loader
 
     def _sts(self) -> Any:
         """Return one client of STS for all roles. Call it only with the lock held."""

@@ -190,3 +190,36 @@ class Report:
         """Return the part of the waste that only weak evidence shows; zero if there is none."""
         weak = (row for row in self.rows if row.judgment.strength is not Strength.STRONG)
         return sum((row.waste_usd_per_month for row in weak), Decimal())
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedRow:
+    """One row of a scan, and the people who may see it."""
+
+    row: Row
+    owner: str
+    """The owner by the tags that the policy names, as of an instance."""
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The result of the last scan of an account and Region."""
+
+    account: str
+    region: str
+    scanned_at: UtcDatetime
+    rows: tuple[ScannedRow, ...] = ()
+    """The resources that GPU Governor does not govern, the most expensive waste first."""
+    unread: tuple[Unread, ...] = ()
+    left_out: int = 0
+    """How many more rows there were, which are not kept."""
+    left_out_waste_usd_per_month: Usd = Decimal()
+    calls: int = 0
+    usd_spent: Usd = Decimal()
+    """AWS's charge for the calls of this scan."""
+
+    @property
+    def target(self) -> Target:
+        """Return the account and Region, without a role."""
+        return Target(self.account, self.region)

@@ -31,6 +31,22 @@ def operations_in_accounts(kinds: Iterable[Kind[Any, Any]]) -> tuple[str, ...]:
     return tuple(sorted(operations))
 
 
+def kinds_of_the_stack(kinds: Iterable[Kind[Any, Any]]) -> tuple[Kind[Any, Any], ...]:
+    """Return the kinds that the daily scan of a stack reads: those whose calls AWS does not bill
+    one by one."""
+    return tuple(kind for kind in kinds if not kind.is_billed)
+
+
+def operations_of_the_stack(kinds: Iterable[Kind[Any, Any]]) -> tuple[str, ...]:
+    """Return the operations that the daily scan of a stack calls in each account, sorted."""
+    return operations_in_accounts(kinds_of_the_stack(kinds))
+
+
+def policy_of_the_stack(kinds: Iterable[Kind[Any, Any]]) -> str:
+    """Return the session policy, as JSON, of the roles that the daily scan assumes in members."""
+    return session_policy(kinds_of_the_stack(kinds))
+
+
 def operations_of_a_scan(kinds: Iterable[Kind[Any, Any]]) -> frozenset[str]:
     """Return all operations that a scan of these kinds may call anywhere. No other is sent."""
     in_accounts = operations_in_accounts(kinds)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from governor.policy.store import PolicyVersions
     from governor.remediation.seals import SealCheck
     from governor.remediation.store import Calls
+    from governor.scan.scan_target import Places
+    from governor.scan.store import Scans
     from governor.sweep.store import Sweeps
     from governor.table.claims import Claims
     from governor.table.once import Once
@@ -137,6 +139,27 @@ class Parts(Basics):
         from governor.fleet.store import Fleet
 
         return Fleet(self.table)
+
+    @cached_property
+    def scan_store(self) -> Scans:
+        """Return the store of the last scan of each target."""
+        from governor.scan.store import Scans
+
+        return Scans(self.table)
+
+    @cached_property
+    def scan_places(self) -> Places:
+        """Return the part that opens accounts and Regions for a scan, by clients that read and
+        nothing else. They are opened at the first scan."""
+        from governor.aws.read_only import ReadOnlyClients
+        from governor.aws.scan_places import AwsPlaces
+        from governor.scan.registry import KINDS
+        from governor.scan.rights import operations_of_the_stack, policy_of_the_stack
+
+        operations = (*operations_of_the_stack(KINDS), "sts:AssumeRole")
+        policy = policy_of_the_stack(KINDS)
+        clients = ReadOnlyClients(operations, policy, self.settings.aws_region)
+        return AwsPlaces(clients, self.hub)
 
     @cached_property
     def delivery_store(self) -> Deliveries:

@@ -25,7 +25,7 @@ class TargetPayload(Payload):
 class PlanPayload(Payload):
     """The purpose of a list of targets."""
 
-    check: Literal["sweep", "health"] = "sweep"
+    check: Literal["sweep", "health", "scan"] = "sweep"
 
 
 class SweptPayload(Payload):

@@ -1,0 +1,210 @@
+"""The daily scan of a target: what is kept, and what is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.policy.document import parse_policy
+from governor.scan import snapshot as snapshots
+from governor.scan.kind import Kind
+from governor.scan.model import Finding, Judgment, Snapshot, Strength, Unread
+from governor.scan.scan_target import ScanTarget
+from governor.scan.store import Scans
+from tests.rights import only_what_the_role_allows
+from tests.twins.table import MemoryTable
+from tests.unit.scan.kinds import NOW, TARGET, KindTwin, resource
+from tests.unit.scan.places import DENIED, PlacesTwin
+from tests.unit.scan.reports import row
+
+__all__ = ["only_what_the_role_allows"]
+UNUSED = Judgment(Finding.UNUSED, Strength.STRONG, "0 invocations in 14 days")
+
+
+class FixedClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        """Begin at the time of all tests."""
+        self.time = NOW
+
+    def now(self) -> Any:
+        """Return the time."""
+        return self.time
+
+
+class World:
+    """A table, and the use case with kinds that a test gives."""
+
+    def __init__(self, document: str = "") -> None:
+        """Begin without a scan."""
+        self.store = Scans(MemoryTable())
+        self.places = PlacesTwin()
+        self.clock = FixedClock()
+        self.document = document
+
+    def scan(self, *kinds: Kind[Any, Any]) -> Snapshot:
+        """Scan the target once."""
+        use_case = ScanTarget(
+            clock=self.clock,
+            policies=parse_policy(self.document),
+            places=self.places,
+            scan_store=self.store,
+            kinds=kinds,
+        )
+        return use_case(TARGET)
+
+    def kept(self) -> Sequence[Snapshot]:
+        """Return what the table has."""
+        return self.store.snapshots()
+
+
+def test_what_a_scan_finds_is_kept_whole_and_reads_back_as_it_was() -> None:
+    """With its verdict, strength, evidence, price, command and owner; tags stay in AWS."""
+    world = World()
+    tags = {"Owner": "ada@example.com", "Project": "vision", "Secret": "in-a-tag"}
+    world.places.calls = 7
+    world.places.usd_spent = Decimal("0.0123")
+    found = resource("chat-poc", tags=tags, name="chat-poc", since=NOW - timedelta(days=9))
+    made = world.scan(KindTwin([found], {"chat-poc": UNUSED}, Decimal("7.09")))
+
+    (kept,) = world.kept()
+    assert made == kept
+    assert (NOW, 7, Decimal("0.0123")) == (kept.scanned_at, kept.calls, kept.usd_spent)
+    (scanned,) = kept.rows
+    assert ("ada@example.com", "vision") == (scanned.owner, scanned.project)
+    assert UNUSED == scanned.row.judgment
+    assert Decimal("5175.70") == scanned.row.waste_usd_per_month
+    assert "look at chat-poc" == scanned.row.command
+    assert {} == scanned.row.resource.tags
+    assert 1 == world.places.closed
+
+
+def test_a_second_scan_replaces_the_first_and_an_earlier_one_does_not() -> None:
+    """Two scans of a place may run at a time; the later one counts."""
+    world = World()
+    world.scan(KindTwin([resource("a"), resource("b")]))
+    world.clock.time = NOW + timedelta(days=1)
+    world.scan(KindTwin([resource("c")]))
+    world.clock.time = NOW + timedelta(hours=1)
+    world.scan(KindTwin([resource("d")]))
+
+    (kept,) = world.kept()
+    assert ["c"] == [scanned.row.resource.resource_id for scanned in kept.rows]
+
+
+@pytest.mark.parametrize("error", [Throttled("busy"), Unavailable("down"), CloudError("odd")])
+def test_a_place_that_does_not_answer_keeps_its_last_scan(error: CloudError) -> None:
+    """An outage is no news about what costs money: the state machine tries again, and an alarm
+    says so."""
+    world = World()
+    before = world.scan(KindTwin([resource("a")]))
+    world.places.regions = error
+    world.clock.time = NOW + timedelta(days=1)
+
+    with pytest.raises(type(error)):
+        world.scan(KindTwin([resource("b")]))
+    assert (before,) == world.kept()
+    assert 2 == world.places.closed
+
+
+def test_a_member_stack_of_an_earlier_release_is_one_line_and_no_failure() -> None:
+    """It has no role for the scan, so the right to assume it is missing; no kind is tried."""
+    world = World()
+    world.places.regions = DENIED
+
+    kept = world.scan(KindTwin([resource("a")]))
+    assert () == kept.rows
+    (line,) = kept.unread
+    assert ("everything", "sts:AssumeRole", True) == (
+        line.topic,
+        line.operation,
+        line.is_missing_right,
+    )
+
+
+def test_a_region_that_is_not_enabled_is_one_line() -> None:
+    """No right would mend it."""
+    world = World()
+    code = "AuthFailure"
+    world.places.regions = AccessDenied("x", operation="ec2:DescribeRegions", code=code)
+
+    (line,) = world.scan(KindTwin([resource("a")])).unread
+    assert ("everything", False) == (line.topic, line.is_missing_right)
+
+
+def test_a_missing_right_costs_its_kind_alone() -> None:
+    """Even that of the call by which the place is tried."""
+    world = World()
+    world.places.regions = AccessDenied("x", operation="ec2:DescribeRegions")
+    missing = AccessDenied("x", operation="sagemaker:ListEndpoints", words="no right")
+
+    kept = world.scan(KindTwin(error=missing, words="SageMaker endpoints"), KindTwin([resource()]))
+    assert 1 == len(kept.rows)
+    (line,) = kept.unread
+    assert ("SageMaker endpoints", True) == (line.topic, line.is_missing_right)
+
+
+def test_prices_that_could_not_be_read_are_said() -> None:
+    """The sums may be off."""
+    world = World()
+    line = Unread(str(TARGET), "Spot prices", "ec2:DescribeSpotPriceHistory", "no")
+    world.places.prices = (line,)
+    assert (line,) == world.scan(KindTwin([resource()])).unread
+
+
+def test_governed_instances_are_left_to_the_sweep_and_other_tagged_things_are_not() -> None:
+    """The tag governs instances alone: an endpoint that carries it is asked about by nobody."""
+    world = World()
+    governed = [resource("a", is_governed=True)]
+    kept = world.scan(
+        KindTwin(governed, name="ec2-instance"),
+        KindTwin(governed, name="stopped-instance"),
+        KindTwin(governed, name="sagemaker-endpoint"),
+    )
+    assert ["sagemaker-endpoint"] == [scanned.row.kind for scanned in kept.rows]
+
+
+def test_a_huge_place_is_kept_bounded_by_its_most_expensive_waste(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the snapshot says how many rows, and how many dollars, are left out."""
+    monkeypatch.setattr(snapshots, "MOST_ROWS", 3)
+    world = World()
+    ids = [f"r-{number}" for number in range(5)]
+    idle = [
+        KindTwin([resource(name)], {name: UNUSED}, Decimal(number + 1))
+        for number, name in enumerate(ids)
+    ]
+    kept = world.scan(*idle)
+    assert ["r-4", "r-3", "r-2"] == [scanned.row.resource.resource_id for scanned in kept.rows]
+    assert (2, Decimal(3 * 730)) == (kept.left_out, kept.left_out_waste_usd_per_month)
+
+
+def test_five_thousand_rows_fit_into_one_transaction() -> None:
+    """Names as long as AWS lets them be: the table takes the snapshot as a whole, or not at all."""
+    world = World()
+    rows = [
+        replace(row(number, UNUSED, name=f"{number}-{'n' * 200}"), owner="o" * 200)
+        for number in range(snapshots.MOST_ROWS)
+    ]
+    kept = snapshots.snapshot(TARGET, rows, (), parse_policy("").base().policy.ownership, NOW)
+    assert world.store.keep(kept)
+    (read,) = world.kept()
+    assert kept == read
+
+
+def test_a_damaged_snapshot_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and left out."""
+    world = World()
+    world.scan(KindTwin([resource()]))
+    table = world.store._table
+    table.items["SCAN", f"{TARGET.account}#{TARGET.region}#000"]["rows"] = b"?"  # type: ignore[attr-defined]
+    assert () == world.kept()
+    assert "the scan of" in caplog.text

@@ -1,0 +1,82 @@
+"""The list of what is not governed, put together from the last scans, for one person."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from governor.core.instance import Target
+from governor.policy.model.contacts import Ownership
+from governor.scan.model import Finding, Judgment, Row, Snapshot, Strength, Unread
+from governor.scan.snapshot import snapshot, ungoverned
+from tests.unit.scan.kinds import NOW
+from tests.unit.scan.reports import row
+
+HERE = Target("123456789012", "us-east-1")
+THERE = Target("210987654321", "us-east-1")
+UNUSED = Judgment(Finding.UNUSED, Strength.STRONG, "0 invocations")
+BUSY = Judgment(Finding.BUSY, Strength.STRONG, "it works")
+
+
+def everything(account: str, project: str, owner: str) -> bool:
+    """Someone who sees all."""
+    return True
+
+
+def scanned(target: Target, *rows: Row, hours_ago: int = 1, **changes: object) -> Snapshot:
+    """A snapshot of a target."""
+    unread = changes.get("unread", ())
+    return snapshot(target, rows, unread, Ownership(), NOW - timedelta(hours=hours_ago))  # type: ignore[arg-type]
+
+
+def test_the_most_expensive_waste_comes_first_over_all_places() -> None:
+    """The sum is that of the rows, and the time that of the oldest scan."""
+    snapshots = (
+        scanned(HERE, row(0, UNUSED, "1"), row(2, BUSY, "90"), hours_ago=30),
+        scanned(THERE, row(1, UNUSED, "2")),
+    )
+    found = ungoverned(snapshots, (HERE, THERE), NOW, everything)
+    assert ["730.00", "1460.00"] == sorted(
+        (str(one.waste_usd_per_month) for one in found.report.rows[:2]), key=Decimal
+    )
+    assert Decimal("2190.00") == found.report.waste_usd_per_month
+    assert NOW - timedelta(hours=30) == found.report.scanned_at
+    assert () == found.late
+    assert found.report.is_complete
+
+
+def test_a_target_that_was_never_scanned_is_a_line_of_what_is_not_read() -> None:
+    """It is not taken for a place without waste."""
+    found = ungoverned((scanned(HERE),), (HERE, THERE), NOW, everything)
+    (line,) = found.report.unread
+    assert (str(THERE), "everything") == (line.place, line.topic)
+    assert not found.report.is_complete
+    assert found.is_scanned
+    assert not ungoverned((), (HERE,), NOW, everything).is_scanned
+
+
+def test_a_scan_that_is_two_days_late_is_named() -> None:
+    """One missed day is not."""
+    snapshots = (scanned(HERE, hours_ago=48), scanned(THERE, hours_ago=50))
+    assert (THERE,) == ungoverned(snapshots, (HERE, THERE), NOW, everything).late
+
+
+def test_a_place_that_the_policy_no_longer_names_is_not_shown() -> None:
+    """Its snapshot stays in the table until it expires."""
+    found = ungoverned((scanned(HERE, row(0, UNUSED)),), (THERE,), NOW, everything)
+    assert () == found.report.rows
+
+
+def test_somebody_with_one_project_sees_its_rows_and_nothing_of_the_account() -> None:
+    """Neither what could not be read there, which names other resources, nor other rows."""
+    line = Unread(str(HERE), "SageMaker endpoints", "sagemaker:ListEndpoints", "no", True)
+    rows = (row(0, UNUSED, tags={"Project": "vision"}), row(2, UNUSED, tags={"Project": "llm"}))
+    found = ungoverned(
+        (scanned(HERE, *rows, unread=(line,)),),
+        (HERE, THERE),
+        NOW,
+        lambda _, project, __: project == "vision",
+    )
+    assert ["i-00000000000000000"] == [one.resource.resource_id for one in found.report.rows]
+    assert () == found.report.unread
+    assert (HERE,) == found.report.places
