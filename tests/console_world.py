@@ -23,6 +23,7 @@ from governor.console.views.kept import kept
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
+from governor.console.views.ungoverned import ungoverned
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
 from governor.episode.model.episode import Episode, Measurement, Phase
@@ -298,13 +299,24 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
 View = Callable[[ViewRequest], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
-VIEWS = ("/", "/fleet", "/freezes", "/kept", "/savings", "/projects", "/projects/vision", INSTANCE)
+VIEWS = (
+    "/",
+    "/fleet",
+    "/freezes",
+    "/kept",
+    "/ungoverned",
+    "/savings",
+    "/projects",
+    "/projects/vision",
+    INSTANCE,
+)
 """An address of each view."""
 _ROUTES: Mapping[str, View] = {
     "": overview,
     "fleet": fleet,
     "freezes": freezes,
     "kept": kept,
+    "ungoverned": ungoverned,
     "savings": savings,
     "instances": instance,
     "projects": lambda ask: (project if "name" in ask.query else projects)(ask),

@@ -17,6 +17,7 @@ from tests.console_world import ConsoleWorld, asked, lively, make_episode
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
 from tests.unit.console.test_broken import POLICY, ROW, path, stored
+from tests.unit.console.test_ungoverned import stored as found_by_scans
 from tests.unit.web.test_openapi import DOCUMENT, problems
 
 SCHEMAS = {
@@ -25,6 +26,7 @@ SCHEMAS = {
     "/instances/<account>/<region>/<instance_id>": "Instance",
     "/freezes": "ConsoleFreezes",
     "/kept": "Kept",
+    "/ungoverned": "Ungoverned",
     "/savings": "Savings",
     "/projects": "Projects",
     "/projects/<name>": "Project",
@@ -56,6 +58,8 @@ def crowded() -> ConsoleWorld:
     ]
     world.keep(*(replace(row, kept_because="unanswered") for row in priced))
     world.table.items.update({**stored().table.items, **world.table.items})
+    scanned = found_by_scans().table.items
+    world.table.items.update({key: item for key, item in scanned.items() if key[0] == "SCAN"})
     return world
 
 

@@ -234,7 +234,8 @@ FAMILIES = (
         "console deciding pausing",
         "console web",
         "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
-        "approvals.show_approval fleet.unswept limits.freezes",
+        "approvals.show_approval fleet.unswept limits.freezes scan.documents scan.snapshot "
+        "scan.unread scan.words",
     ),
     Family("sign_in", "sign_in", "web"),
     Family("rotate_link_keys", "", "approvals"),

@@ -33,6 +33,7 @@ from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import PAUSE, Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.model.policy import Policy
+from governor.scan.store import Scans
 from governor.table import keys
 from governor.table.table import Readable
 
@@ -118,6 +119,11 @@ class Reader:
     def finding_store(self) -> Findings:
         """Return the store of the health findings that were sent."""
         return Findings(self.table)
+
+    @cached_property
+    def scan_store(self) -> Scans:
+        """Return the store of the last scan of each target."""
+        return Scans(self.table)
 
     @cached_property
     def show(self) -> ShowApproval:

@@ -27,6 +27,26 @@ def headline(report: Report) -> str:
     return f"{amount} a month is wasted by {wasted} of {resources} in {where}."
 
 
+def ungoverned_headline(report: Report) -> str:
+    """Return the first sentence about what GPU Governor does not govern: what is wasted a month, by
+    how many, where."""
+    if not report.places:
+        return "Nothing was scanned yet."
+    where = _where(report)
+    if not report.rows and not report.is_complete:
+        return "Nothing was found in the parts that could be read."
+    if not report.rows:
+        return f"Nothing in {where} costs money for accelerators without being governed."
+    wasted = sum(row.judgment.finding.is_waste for row in report.rows)
+    resources = plural(len(report.rows), "resource")
+    are = "is" if len(report.rows) == 1 else "are"
+    if not wasted:
+        return f"{resources} in {where} {are} not governed; none is known to be waste."
+    amount = usd(report.waste_usd_per_month)
+    of_all = f"{wasted} of {resources} that {are} not governed"
+    return f"{amount} a month is wasted by {of_all}, in {where}."
+
+
 def remarks(report: Report) -> list[str]:
     """Return the sentences that limit the first one; empty if nothing does."""
     sentences: list[str] = []

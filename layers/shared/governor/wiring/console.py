@@ -19,6 +19,7 @@ from governor.console.views.kept import kept
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
+from governor.console.views.ungoverned import ungoverned
 from governor.episode.ports import Undoer
 from governor.limits.store.breaker import Breakers
 from governor.policy.accounts import swept_targets
@@ -36,6 +37,7 @@ VIEWS: Mapping[str, View] = {
     "/instances/<account>/<region>/<instance_id>": instance,
     PATH: freezes,
     "/kept": kept,
+    "/ungoverned": ungoverned,
     "/savings": savings,
     "/projects": projects,
     "/projects/<name>": project,

@@ -26,6 +26,7 @@ from governor.fleet.model import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
+from governor.scan.snapshot import Ungoverned, ungoverned
 from governor.verdict.model import NOTES, Family, known_kind
 
 _NOT_IN_CSV = ("hours", "advice")
@@ -75,6 +76,13 @@ def targets_in(request: ViewRequest) -> list[tuple[Target, FleetPage | None]]:
         if is_whole(target, request.scope) or target in targets_of_rows:
             targets.append((target, page_by_target.get(target)))
     return targets
+
+
+def found_by_scans(request: ViewRequest) -> Ungoverned:
+    """Return what the last scans found that is not governed, as far as the caller may see it.
+    Raises: CloudError."""
+    snapshots = request.reader.scan_store.snapshots()
+    return ungoverned(snapshots, request.reader.targets, request.now, request.scope.sees)
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
@@ -313,6 +321,7 @@ TEMPLATES.filters.update(
     percent=percent,
     cents=units.money,
     sentence=sentence,
+    printable=units.printable,
     moment=units.clock,
     date=_date_text,
     day=charts.day_text,

@@ -1,0 +1,93 @@
+"""The list of what costs money for accelerators and is not governed: the report of the daily scan.
+
+Rows, sums and sentences are those of `governor scan`; this page only arranges them.
+"""
+
+from __future__ import annotations
+
+from governor.console.page import Page, Table, ViewRequest
+from governor.console.views import addresses, figures
+from governor.scan.documents import COLUMNS, report_document, row_document
+from governor.scan.model import Finding, Row, Strength
+from governor.scan.rules import groups_of, refusals_of
+from governor.scan.snapshot import Ungoverned
+from governor.scan.words import refusal_text, remarks, ungoverned_headline
+
+_ROWS = 100
+_GROUPS_SHOWN = 10
+"""The most groups of each kind that the page shows, the most expensive waste first."""
+_UNREAD_COLUMNS = ("place", "topic", "operation", "reason", "is_missing_right")
+_PILLS = {Strength.STRONG: "bad", Strength.WEAK: "warn", Strength.NONE: "soft"}
+"""Colors of waste, by how much its evidence proves."""
+
+
+def ungoverned(request: ViewRequest) -> Page:
+    """Return the page of what the caller may see of the last scans. Raises: InputError for a page
+    that cannot be; CloudError."""
+    found = figures.found_by_scans(request)
+    report = found.report
+    shown, pages = addresses.paged(request, "/ungoverned", {}, report.rows, _ROWS)
+    groups = {
+        "kind": groups_of(report.rows, _kind_of),
+        "account": groups_of(report.rows, _account_of),
+        "owner": groups_of(report.rows, _owner_of),
+    }
+    document = _document(found)
+    rows = tuple(tuple(row_document(row).values()) for row in report.rows)
+    unread = tuple(
+        (line.place, line.topic, line.operation, line.reason, line.is_missing_right)
+        for line in report.unread
+    )
+    return Page(
+        title="Ungoverned",
+        template="ungoverned.html",
+        values={
+            "headline": ungoverned_headline(report),
+            "remarks": remarks(report),
+            "found": found,
+            "report": report,
+            "lines": [(row, _pill(row)) for row in shown],
+            "pages": pages,
+            "groups": {name: sums[:_GROUPS_SHOWN] for name, sums in groups.items()},
+            "refusals": [refusal_text(refusal) for refusal in refusals_of(report.unread)],
+            "has_missing_right": any(line.is_missing_right for line in report.unread),
+            "sees_everything": request.scope.everything,
+        },
+        document=document,
+        tables=(Table("ungoverned", COLUMNS, rows), Table("not-read", _UNREAD_COLUMNS, unread)),
+    )
+
+
+def _document(found: Ungoverned) -> dict[str, object]:
+    """Return the page for JSON: the fields of a scan's report, but not the calls by operation,
+    which are not kept; and what the list lacks."""
+    document = report_document(found.report)
+    del document["calls"]
+    document["is_scanned"] = found.is_scanned
+    document["left_out"] = found.left_out
+    document["left_out_waste_usd_per_month"] = found.left_out_waste_usd_per_month
+    late = [{"account": place.account, "region": place.region} for place in found.late]
+    document["late_places"] = late
+    return document
+
+
+def _pill(row: Row) -> str:
+    """Return the color of a finding: waste by how well it is proven, what works as good."""
+    if row.judgment.finding.is_waste:
+        return _PILLS[row.judgment.strength]
+    return "good" if row.judgment.finding is Finding.BUSY else "soft"
+
+
+def _kind_of(row: Row) -> str:
+    """Return the kind of a row, in words: `sagemaker endpoint`."""
+    return row.kind.replace("-", " ")
+
+
+def _account_of(row: Row) -> str:
+    """Return the account of a row."""
+    return row.resource.target.account
+
+
+def _owner_of(row: Row) -> str:
+    """Return the owner of a row, or that no tag names one."""
+    return row.owner or "no owner tag"
