@@ -24,6 +24,7 @@ from local.engine.repairs import (
     organization,
     public_images,
     request_keys,
+    resource_arns,
     resources,
     rotation,
     schedules,
@@ -59,6 +60,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     alarms.repair()
     names.repair()
     organization.repair()
+    resource_arns.repair()
     public_images.repair()
     stack_sets.repair()
     table_keys.repair()
