@@ -46,7 +46,7 @@ from local.demo.site.messages import Messages
 from local.demo.site.pages import Pages
 from local.demo.site.pulse import Pulse
 from local.demo.site.story import LOOKED, SAVED, Story
-from local.demo.waste import put_waste
+from local.demo.waste import put_sagemaker, put_waste
 from local.engine.cloud import REGION, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "up.env"
@@ -81,7 +81,10 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
         f"{stops} stops"
     )
     put_waste(cloud, launched)
+    # In the Region of the stack, too, so that its daily scan finds some of it.
+    put_sagemaker(cloud, launched, REGION)
     demo.warn("train-a", _NOTICE_SECONDS)
+    scene.sweep("scan")
     scene.sweep()
     questions = demo.await_questions()
     say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")

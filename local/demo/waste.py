@@ -142,7 +142,7 @@ def put_waste(cloud: LocalCloud, now: datetime) -> None:
     for host in HOSTS:
         instance_id = simulation.put_instance(_spec(host, now))
         simulation.put_metrics(_series_of(host, instance_id, now))
-    _put_sagemaker(cloud, simulation, now)
+    put_sagemaker(cloud, now, REGION)
     _put_bedrock(cloud, simulation, now)
     _put_groups(cloud, simulation, now)
     _put_remains(cloud, simulation, now)
@@ -238,9 +238,11 @@ def _node(instance_id: str) -> Dimensions:
     return {"ClusterName": CLUSTER, "NodeName": node, "InstanceId": instance_id}
 
 
-def _put_sagemaker(cloud: LocalCloud, simulation: Simulation, now: datetime) -> None:
-    """Put an unused endpoint, an invoked one, a notebook instance and an app of Studio."""
-    sagemaker = cloud.client("sagemaker", region=REGION)
+def put_sagemaker(cloud: LocalCloud, now: datetime, region: str) -> None:
+    """Put an unused endpoint, an invoked one, a notebook instance, an app of Studio and a HyperPod
+    cluster into a Region."""
+    simulation = cloud.simulation(region=region)
+    sagemaker = cloud.client("sagemaker", region=region)
     simulation.set_sagemaker_prices(PRICES)
     _put_endpoint(sagemaker, "chat-poc", "ml.g5.12xlarge", "research")
     _put_endpoint(sagemaker, "search", "ml.g5.2xlarge", "shop")
@@ -259,7 +261,7 @@ def _put_sagemaker(cloud: LocalCloud, simulation: Simulation, now: datetime) -> 
     started = now - timedelta(days=9)
     simulation.set_sagemaker_times("notebook-instance", "ada-notebook", created, started)
     _put_studio(simulation, now)
-    _put_hyperpod(simulation, now)
+    _put_hyperpod(simulation, now, region)
 
 
 def _put_endpoint(sagemaker: Any, name: str, ml_type: str, owner: str) -> None:
@@ -315,10 +317,10 @@ def _put_studio(simulation: Simulation, now: datetime) -> None:
     simulation.put_answer("sagemaker:DescribeDomain", domain, domain)
 
 
-def _put_hyperpod(simulation: Simulation, now: datetime) -> None:
+def _put_hyperpod(simulation: Simulation, now: datetime, region: str) -> None:
     """Invent a HyperPod cluster of two nodes."""
     summary = {
-        "ClusterArn": f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/a1b2c3d4e5f6",
+        "ClusterArn": f"arn:aws:sagemaker:{region}:{ACCOUNT}:cluster/a1b2c3d4e5f6",
         "ClusterName": "llm-hyperpod",
         "CreationTime": now - timedelta(days=60),
         "ClusterStatus": "InService",

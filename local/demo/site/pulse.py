@@ -13,6 +13,7 @@ from local.demo.scene import Scene
 MINUTE = timedelta(minutes=1)
 _LOOK = timedelta(minutes=15)
 """As the template's schedule."""
+_SCAN = timedelta(days=1)
 _MOST = timedelta(hours=6)
 """Longest gap that is filled: a laptop that has slept for longer starts anew."""
 _PUBLISHING = ("running", "stopping")
@@ -25,7 +26,7 @@ class Pulse:
     def __init__(self, scene: Scene, launched: datetime) -> None:
         self.scene, self.launched = scene, launched
         self._published = _minute(launched)
-        self._swept = self._looked = launched
+        self._swept = self._looked = self._scanned = launched
         self._seen: object = None
 
     def beat(self, now: datetime) -> None:
@@ -38,6 +39,9 @@ class Pulse:
         if now - self._looked >= _LOOK:
             self._looked = now
             self.scene.sweep("health")
+        if now - self._scanned >= _SCAN:
+            self._scanned = now
+            self.scene.sweep("scan")
 
     def publish(self, now: datetime) -> None:
         """Publish what running instances have measured since the last time."""
