@@ -50,7 +50,8 @@ def key(enforcing: LocalCloud) -> dict[str, str]:
 def refusal(cloud: LocalCloud, key: dict[str, str], service: str, call: str, **asked: Any) -> str:
     """Return the code of the error of a call about a thing that does not exist."""
     url = cloud.client(service).meta.endpoint_url
-    client = boto3.client(service, region_name=REGION, endpoint_url=url, **key)
+    make: Any = boto3.client
+    client = make(service, region_name=REGION, endpoint_url=url, **key)
     with pytest.raises(ClientError) as error:
         getattr(client, call)(**asked)
     return str(error.value.response["Error"]["Code"])
@@ -81,6 +82,6 @@ def test_a_call_is_allowed_for_the_named_resources_alone(
     own: dict[str, str],
     other: dict[str, str],
 ) -> None:
-    """What is allowed reaches the service, which does not know the resource."""
+    """An allowed call reaches the service, which does not know the resource."""
     assert "AccessDenied" in refusal(enforcing, key, service, call, **other)
     assert "AccessDenied" not in refusal(enforcing, key, service, call, **own)
