@@ -29,13 +29,17 @@ from governor.fleet.rules.kept import COLUMNS as KEPT_COLUMNS
 from governor.fleet.rules.kept import KeptList
 from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
+from governor.money.model.found import FoundWaste
 from governor.money.report_savings import Books, Reader
 from governor.money.rules.cost import month_end, month_of, parse_month
 from governor.money.rules.report import COLUMNS, Report
 from governor.money.store.ledger import Ledger
 from governor.notify.compose import message_of
 from governor.notify.email import fitting
+from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
+from governor.scan.for_reports import FoundByScans
+from governor.scan.store import Scans
 
 _COLUMNS = (
     Column("instance", longest=24, wraps=True),
@@ -64,6 +68,10 @@ def run(arguments: argparse.Namespace) -> None:
     can_show_own_cost = chosen in ("table", "json") and not any(reader)
     if arguments.own_cost and not can_show_own_cost:
         raise CommandError("--own-cost goes with the table or the json of everything")
+    if arguments.kept and arguments.ungoverned:
+        raise CommandError("--kept and --ungoverned are lists of their own: ask for one of them")
+    if arguments.ungoverned and (chosen == "html" or arguments.month or arguments.own_cost):
+        raise CommandError("--ungoverned is about now: it goes with table, csv or json alone")
     if arguments.kept and (chosen == "html" or arguments.month or arguments.own_cost):
         raise CommandError("--kept is about now: it goes with table, csv or json alone")
     stack = Stack(arguments.stack_name, aws.session())
@@ -72,7 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
         try:
             table = DynamoTable(Clients(), stack.outputs["StateTableName"])
             saving_counts_for = timedelta(days=policy.ledger.saving_counts_days)
-            books = Books(Ledger(table), Fleet(table), saving_counts_for)
+            targets = swept_targets(policy, stack.hub)
+            found = FoundByScans(Scans(table), targets)
+            books = Books(Ledger(table), Fleet(table), saving_counts_for, found)
             report = books.report(start, min(now, month_end(start)), now, reader)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None
@@ -82,6 +92,9 @@ def run(arguments: argparse.Namespace) -> None:
             own = own_cost.read(stack, report.start, report.end, report.costs.total)
     if arguments.kept:
         print(shown_kept(report.kept, chosen), end="")
+        return
+    if arguments.ungoverned:
+        print(shown_found(report.found, chosen), end="")
         return
     alert = alert_of(report, stack.hub, reader, now)
     print(shown(report, chosen, alert, own), end="")
@@ -146,6 +159,32 @@ def shown_kept(kept: KeptList, chosen: str) -> str:
             return f"{json.dumps(kept.document, indent=2, default=plain)}\n"
         case _:
             return "".join(f"{line}\n" for line in _kept_table(kept))
+
+
+def shown_found(found: FoundWaste, chosen: str) -> str:
+    """Return what the daily scans found that is not governed as `table`, `csv` or `json`."""
+    match chosen:
+        case "csv":
+            return csv_text(found.columns, found.rows)
+        case "json":
+            return f"{json.dumps(found.document, indent=2, default=plain)}\n"
+        case _:
+            return "".join(f"{printable(line)}\n" for line in _found_lines(found))
+
+
+def _found_lines(found: FoundWaste) -> list[str]:
+    """Return the sentences about what is not governed, and a line for each wasted resource."""
+    lines = [found.headline, *found.remarks]
+    for row in found.rows:
+        values = dict(zip(found.columns, row, strict=True))
+        if values["waste_usd_per_month"]:
+            place = f"{values['account']}/{values['region']}"
+            amount = f"{values['waste_usd_per_month']:,.2f}"
+            lines.append(f"  {amount:>12}  {values['finding']}: {values['what']}, {values['id']}")
+            lines.append(f"{'':14}  {place}: {values['evidence']}")
+            if values["command"]:
+                lines.append(f"{'':14}  {values['command']}")
+    return [*lines, *(f"Not read: {text}" for text in found.not_read)]
 
 
 def _kept_table(kept: KeptList) -> list[str]:

@@ -25,4 +25,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--kept", action="store_true", help="list what stays because of something now, instead"
     )
+    command.add_argument(
+        "--ungoverned", action="store_true", help="list what the daily scan found, instead"
+    )
     command.set_defaults(run=later("cli.report", "run"))

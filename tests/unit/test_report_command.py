@@ -19,17 +19,21 @@ from governor.alerts.model import Alert
 from governor.console.formats import as_json
 from governor.console.views.kept import kept
 from governor.console.views.savings import savings
+from governor.console.views.ungoverned import ungoverned
 from governor.fleet.model import FleetPage
 from governor.fleet.rules.kept import kept_list
 from governor.money.report_savings import Books, Night, Period, ReportSavings
 from governor.money.rules.cost import month_end, month_start, months
 from governor.policy.model.policy import Policy
+from governor.scan.for_reports import FoundByScans
+from governor.scan.store import Scans
 from governor.table.once import Once
 from local.demo.fleet import demo_fleet
 from local.demo.past import WEEKS, write_past
 from tests.builders import NOW, TARGET
 from tests.console_world import ConsoleWorld, make_row
 from tests.twins import FakeClock, MemoryEventLog, RecordingAnnouncer, StaticPolicies
+from tests.unit.console.test_ungoverned import BUSY, LIKELY, UNUSED, found, scanned
 
 POLICY = Policy()
 FINEST = Decimal("0.000001")
@@ -171,6 +175,63 @@ def test_what_is_kept_is_the_same_in_every_format(
 
 
 @pytest.mark.usefixtures("deployed")
+def test_what_is_not_governed_is_the_same_in_every_format(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Page, JSON, CSV, mail and command line: the same rows, whose cents add up to every sum; and
+    no other figure of the report changes by them."""
+    before = json.loads(printed(capsys, "--json"))
+    rows = [
+        found("chat-poc", UNUSED, "7.0911"),
+        found("=vector", LIKELY, "20.0077"),
+        found("busy-one", BUSY, "70"),
+    ]
+    scanned(world, TARGET, *rows)
+    page = ungoverned(world.asked())
+    document: Any = json.loads(as_json(200, page.document).body)
+    savings_page = savings(world.asked())
+    of_savings: Any = json.loads(as_json(200, savings_page.document).body)["ungoverned"]
+    list_printed = json.loads(printed(capsys, "--ungoverned", "--json"))
+    after = json.loads(printed(capsys, "--json"))
+    printed_csv = printed(capsys, "--ungoverned", "--format", "csv")
+    alert = alert_sent(world, Period(f"month-{MONTHS[-1]}", month_start(NOW), NOW))
+
+    total = Decimal("19782.12")
+    assert [Decimal("14605.62"), Decimal("5176.50"), Decimal()] == [
+        Decimal(row["waste_usd_per_month"]) for row in list_printed["rows"]
+    ]
+    assert total == sum(Decimal(row["waste_usd_per_month"]) for row in list_printed["rows"])
+    for sums in (document, of_savings, list_printed, after["ungoverned"]):
+        assert total == Decimal(sums["waste_usd_per_month"])
+    assert total == Decimal(str(alert.facts["ungoverned_waste_usd_per_month"]))
+    assert document["rows"] == list_printed["rows"]
+    by_table = {table.name: table.csv for table in (*page.tables, *savings_page.tables)}
+    assert printed_csv == by_table["ungoverned"]
+    assert {**before, "ungoverned": None} == {**after, "ungoverned": None}
+
+    mail = "\n".join(alert.lines)
+    assert "Not governed, and in no figure above:" in mail
+    assert "$19,782 a month is wasted by 2 of 3 resources that are not governed" in mail
+    assert "chat-poc (ml.g5.12xlarge, 4 x A10G) in 123456789012/us-east-1: $5,177 a month" in mail
+    assert "$19,782 a month" in printed(capsys)
+    assert "chat-poc" in printed(capsys, "--ungoverned")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_the_list_of_what_is_not_governed_is_about_now_and_alone() -> None:
+    """A month, a mail's HTML, and the other list are refused."""
+    for more in (["--month", "2026-11"], ["--format", "html"], ["--kept"]):
+        assert 1 == governor.main(["report", "--ungoverned", *more])
+
+
+def test_a_weekly_report_has_no_part_about_what_is_not_governed(world: ConsoleWorld) -> None:
+    """Once a month is enough for what nobody is asked about."""
+    scanned(world, TARGET, found("chat-poc", UNUSED, "7.0911"))
+    alert = alert_sent(world, Period("week-2026-11-16", NOW - timedelta(days=7), NOW))
+    assert "chat-poc" not in "\n".join(alert.lines)
+
+
+@pytest.mark.usefixtures("deployed")
 def test_what_is_kept_is_about_now(world: ConsoleWorld, capsys: pytest.CaptureFixture[str]) -> None:
     """So a month, or a mail's HTML, is refused; an owner's list has the owner's rows alone."""
     store_kept(world)
@@ -212,11 +273,13 @@ def alert_sent(world: ConsoleWorld, period: Period) -> Alert:
         announcer=announcer,
         reports=SimpleNamespace(keep=lambda *_: None),
         hub=TARGET,
+        found=FoundByScans(Scans(world.table), [TARGET]),
     )
     books = Books(
         ledger_store=world.state,
         fleet_store=world.state,
         counts_for=timedelta(days=POLICY.ledger.saving_counts_days),
+        found=use_case.found,
     )
     use_case._send_reports(books, period, POLICY, NOW, Night())
     return announcer.sent[0]

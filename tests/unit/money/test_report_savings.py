@@ -22,6 +22,8 @@ from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
 from governor.policy.model.contacts import Contact
 from governor.policy.model.policy import Policy
+from governor.scan.for_reports import FoundByScans
+from governor.scan.store import Scans
 from governor.table.once import Once
 from tests.builders import TARGET, make_entry
 from tests.twins import (
@@ -79,6 +81,7 @@ class World:
             announcer=self.announcer,
             reports=self.bucket,
             hub=TARGET,
+            found=FoundByScans(Scans(self.state._table), [TARGET]),
         )
 
     def book(self, *entries: LedgerEntry) -> None:
@@ -112,8 +115,11 @@ def test_a_copy_lies_where_tools_find_it() -> None:
     night = world.report()
 
     assert (["2026-11"], []) == (night.copied, night.problems)
-    [(name, text)] = world.bucket.kept.items()
-    assert "savings/month=2026-11/savings.csv" == name
+    assert {
+        "savings/month=2026-11/savings.csv",
+        "ungoverned/month=2026-11/ungoverned.csv",
+    } == world.bucket.kept.keys()
+    text = world.bucket.kept["savings/month=2026-11/savings.csv"]
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     saved = sum_saved(
         world.state.entries("2026-11"), datetime(2026, 11, 1, tzinfo=UTC), MONDAY, COUNTS_FOR

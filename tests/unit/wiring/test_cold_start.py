@@ -194,7 +194,12 @@ FAMILIES = (
     Family("ask_owner", "approvals", "approvals", "limits.freezes"),
     Family("conclude_approval", "conclusion", "approvals"),
     Family("sum_up_month", "closing", "money sweep", "evidence.request fleet.unswept"),
-    Family("report_savings", "money", "money"),
+    Family(
+        "report_savings",
+        "money",
+        "money",
+        "scan.documents scan.for_reports scan.snapshot scan.unread scan.words",
+    ),
     Family("refresh_prices", "money", "money"),
     Family(
         "handle_spot_interruption handle_rebalance_recommendation handle_lifecycle_action "
@@ -234,8 +239,8 @@ FAMILIES = (
         "console deciding pausing",
         "console web",
         "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
-        "approvals.show_approval fleet.unswept limits.freezes scan.documents scan.snapshot "
-        "scan.unread scan.words",
+        "approvals.show_approval fleet.unswept limits.freezes scan.documents "
+        "scan.for_reports scan.snapshot scan.unread scan.words",
     ),
     Family("sign_in", "sign_in", "web"),
     Family("rotate_link_keys", "", "approvals"),

@@ -180,6 +180,7 @@ def report_alert(
         "by_morning_usd": saved.by_morning_usd,
         "stays_idle_usd_per_month": found.kept.idle_usd_per_month,
         "stays_not_measured_usd_per_month": found.kept.not_measured_usd_per_month,
+        "ungoverned_waste_usd_per_month": found.found.waste_usd_per_month,
         "saved_by_day": [plain(amount) for amount in _saved_by_day(found, now)],
     }
     whose_instances = f"Instances of {_whose(whose)}"
@@ -203,6 +204,14 @@ def report_alert(
         words["stays_unpriced"] = plural(
             found.kept.unpriced, "instance of unknown price is", "instances of unknown price are"
         )
+    words["ungoverned"] = None
+    if is_month:
+        words["ungoverned"] = [
+            found.found.headline,
+            *found.found.remarks,
+            *(f"{line}." for line in found.found.lines),
+            *(f"Not read: {line}." for line in found.found.not_read[:_MOST_NAMED]),
+        ]
     for group in GROUPS:
         words[f"by_{group}"] = _listed(found.by(group)) if group in shown_groups else ""
     dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"

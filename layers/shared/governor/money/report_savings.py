@@ -25,6 +25,7 @@ from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
+from governor.money.model.found import FoundWaste
 from governor.money.model.ledger import LedgerEntry, Statement
 from governor.money.rules.cost import DAY, month_end, month_start, months, parse_month
 from governor.money.rules.ledger import PROVISIONAL, is_provisional, statement_of
@@ -43,6 +44,9 @@ class ReportStore(Protocol):
         """Keep a copy in place of an earlier one of this name. Raises: CloudError."""
 
 
+Found = Callable[[UtcDatetime, Callable[[str, str, str], bool]], FoundWaste]
+"""Returns what the last scans found that is not governed: at this time, of what a function of
+account, project and owner says is seen. Raises: CloudError."""
 _CENT = Decimal("0.01")
 _LEFT_OUT = timedelta(hours=1)
 """The time of an entry is that at which its writing began. A statement leaves out the last hour, as
@@ -81,6 +85,10 @@ class Reader(NamedTuple):
         """Return whether the report counts amounts of this account, owner and project."""
         return all(wanted in ("", actual) for wanted, actual in zip(self, whose, strict=True))
 
+    def sees_resource(self, account: str, project: str, owner: str) -> bool:
+        """Return whether the report counts a resource of this account, project and owner."""
+        return self.sees(Whose(account, owner, project))
+
 
 @dataclass(slots=True)
 class Night:
@@ -112,6 +120,7 @@ class ReportSavings:
     announcer: Announcer
     reports: ReportStore
     hub: Target
+    found: Found
 
     def __call__(self) -> Night:
         """Close the books of this month, and of the last one while its bill may still change, and
@@ -121,7 +130,10 @@ class ReportSavings:
         night = Night()
         policy = self.policies.base().policy
         books = Books(
-            self.ledger_store, self.fleet_store, timedelta(days=policy.ledger.saving_counts_days)
+            self.ledger_store,
+            self.fleet_store,
+            timedelta(days=policy.ledger.saving_counts_days),
+            self.found,
         )
         last_month = month_start(month_start(now) - DAY)
         for month in months(last_month, now):
@@ -152,6 +164,10 @@ class ReportSavings:
         )
         savings = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
+        if now < month_end(start):
+            found = savings.found
+            copy = csv_text(found.columns, found.rows)
+            self.reports.keep(f"ungoverned/month={month}/ungoverned.csv", copy)
         night.copied.append(month)
 
     def _send_reports(
@@ -163,7 +179,8 @@ class ReportSavings:
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
             savings = books.report(period.start, period.end, now, reader)
-            if not savings.lines and not savings.costs.total:
+            has_waste = savings.found.wasted > 0 and not period.name.startswith("week")
+            if not savings.lines and not savings.costs.total and not has_waste:
                 continue
             owner_name = reader.owner or ownership.project_owners.get(
                 reader.project, ownership.default_owner
@@ -187,6 +204,7 @@ class Books:
     ledger_store: Ledger
     fleet_store: Fleet
     counts_for: timedelta
+    found: Found
     _entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
     _pages: Sequence[FleetPage] | None = None
@@ -237,7 +255,8 @@ class Books:
                 entries.append(entry)
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
         kept = self.kept(now, reader)
-        return report(entries, shares, start, end, now, self.counts_for, kept)
+        found = self.found(now, reader.sees_resource)
+        return report(entries, shares, start, end, now, self.counts_for, kept, found)
 
 
 def _whose(entry: LedgerEntry) -> Whose:

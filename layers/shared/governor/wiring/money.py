@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from governor.money.refresh_prices import RefreshPrices
 from governor.money.report_savings import ReportSavings
+from governor.policy.accounts import swept_targets
 from governor.policy.document import PolicyBook
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
@@ -18,6 +19,8 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
 
     Raises: ConfigurationError now, at cold start, if a setting is missing.
     """
+    # Imported here: `refresh_prices`, which shares this module, needs no scan.
+    from governor.scan.for_reports import FoundByScans
 
     def make(policies: PolicyBook) -> ReportSavings:
         """Return the use case under this policy; all else that it needs comes from `parts`."""
@@ -30,6 +33,7 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
             announcer=parts.announcer,
             reports=parts.reports,
             hub=parts.hub,
+            found=FoundByScans(parts.scan_store, swept_targets(policies.base().policy, parts.hub)),
         )
 
     return ready(present(parts), make)

@@ -16,6 +16,7 @@ from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import COLUMNS, GROUPS, Report, report
+from governor.scan.for_reports import found_waste
 
 _ROWS = 100
 """Entries of the ledger on one page."""
@@ -37,7 +38,8 @@ def savings(request: ViewRequest) -> Page:
     shares = [share for _, _, share in figures.shares(request, days[0], days[-1])]
     costs = figures.total(shares)
     kept = figures.kept(request)
-    month_report = report(entries, [costs], start, end, now, counts_for, kept)
+    found = found_waste(figures.found_by_scans(request))
+    month_report = report(entries, [costs], start, end, now, counts_for, kept, found)
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
@@ -62,6 +64,7 @@ def savings(request: ViewRequest) -> Page:
             "booked": shown,
             "counts_for": counts_for,
             "kept": kept,
+            "found": found,
             "pages": pages,
             "count": len(month_report.lines),
             "names": name_by_id,
@@ -70,7 +73,7 @@ def savings(request: ViewRequest) -> Page:
             "csv": addresses.with_query("/savings.csv", this_month),
         },
         document={"month": f"{start:%Y-%m}", **month_report.document},
-        tables=(table,),
+        tables=(table, Table("ungoverned", found.columns, found.rows)),
     )
 
 

@@ -17,6 +17,7 @@ from governor.core.units import Usd, UtcDatetime
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import Share
 from governor.fleet.rules.kept import NOTHING_KEPT, KeptList
+from governor.money.model.found import NOTHING_FOUND, FoundWaste
 from governor.money.model.ledger import LedgerEntry, Saved
 from governor.money.rules.cost import month_of
 from governor.money.rules.ledger import is_provisional, sum_saved
@@ -127,6 +128,8 @@ class Report:
     """Bills of this time may still change."""
     kept: KeptList = NOTHING_KEPT
     """The list of what stays because of something now, whatever the time of the report is."""
+    found: FoundWaste = NOTHING_FOUND
+    """The last scans of what is not governed. No other amount of the report includes theirs."""
 
     @property
     def steps(self) -> list[Step]:
@@ -176,8 +179,8 @@ class Report:
     @property
     def document(self) -> dict[str, object]:
         """Return the report as a document of records and amounts, ready to be written as JSON: its
-        net saving, its steps, the sums by each group of `GROUPS`, what is kept now, and its
-        `entries` by column."""
+        net saving, its steps, the sums by each group of `GROUPS`, what is kept now, the sums of
+        what is not governed, and its `entries` by column."""
         document: dict[str, object] = {
             "is_provisional": self.provisional,
             "net_usd": self.saved.net_usd,
@@ -188,6 +191,7 @@ class Report:
             sums = [{group: member.name, "net_usd": member.net_usd} for member in self.by(group)]
             document[f"by_{group}"] = sums
         document["kept"] = self.kept.document
+        document["ungoverned"] = self.found.summary
         document["entries"] = [dict(zip(COLUMNS, row, strict=True)) for row in self.rows]
         return document
 
@@ -237,13 +241,14 @@ def report(
     now: UtcDatetime,
     counts_for: timedelta,
     kept: KeptList = NOTHING_KEPT,
+    found: FoundWaste = NOTHING_FOUND,
 ) -> Report:
     """Return the report of the time from `start` to before `end`: a month, or any other time.
 
     Its lines are those of the `entries` that were booked before `end` and still counted at `start`.
     `shares` are the costs of that time. An action's saving counts for `counts_for` after it. The
     report is provisional while costs of its last month may still change at `now`. `kept` is what
-    stays because of something now.
+    stays because of something now, and `found` what the last scans found that is not governed.
     """
     counting = []
     for entry in entries:
@@ -262,4 +267,5 @@ def report(
         costs=sum(shares, Share()),
         provisional=is_provisional(last_month, now),
         kept=kept,
+        found=found,
     )

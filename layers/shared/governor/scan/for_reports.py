@@ -1,0 +1,71 @@
+"""The second part of the reports: what the daily scans found that is not governed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from governor.core.instance import Target
+from governor.core.units import UtcDatetime, plural, usd
+from governor.money.model.found import FoundWaste
+from governor.scan.documents import COLUMNS, row_document
+from governor.scan.model import Row, Snapshot
+from governor.scan.rules import refusals_of
+from governor.scan.snapshot import Sees, Ungoverned, ungoverned
+from governor.scan.store import Scans
+from governor.scan.words import refusal_text, remarks, ungoverned_headline
+
+_MOST_NAMED = 5
+"""Resources named in the text of a report, the most expensive waste first."""
+
+
+class FoundByScans:
+    """Reads the last scans of these targets, once, for several readers of reports."""
+
+    def __init__(self, scan_store: Scans, targets: Sequence[Target]) -> None:
+        """Read nothing yet."""
+        self._scan_store = scan_store
+        self._targets = targets
+        self._snapshots: Sequence[Snapshot] | None = None
+
+    def __call__(self, now: UtcDatetime, sees: Sees) -> FoundWaste:
+        """Return what the last scans found, of what a reader sees. Raises: CloudError."""
+        if self._snapshots is None:
+            self._snapshots = self._scan_store.snapshots()
+        return found_waste(ungoverned(self._snapshots, self._targets, now, sees))
+
+
+def found_waste(found: Ungoverned) -> FoundWaste:
+    """Return the list as a report shows it: the same rows, sums and sentences as on the page."""
+    report = found.report
+    limits = remarks(report)
+    if found.left_out:
+        left_out = plural(found.left_out, "more resource")
+        limits.append(f"{left_out} are in no list and no sum.")
+    if found.late:
+        limits.append(f"{plural(len(found.late), 'place was', 'places were')} scanned days ago.")
+    wasted = [row for row in report.rows if row.judgment.finding.is_waste]
+    return FoundWaste(
+        headline=ungoverned_headline(report),
+        remarks=tuple(limits),
+        lines=tuple(_line(row) for row in wasted[:_MOST_NAMED]),
+        not_read=tuple(refusal_text(refusal) for refusal in refusals_of(report.unread)),
+        columns=COLUMNS,
+        rows=tuple(tuple(row_document(row).values()) for row in report.rows),
+        waste_usd_per_month=report.waste_usd_per_month,
+        weak_waste_usd_per_month=report.weak_waste_usd_per_month,
+        resources=len(report.rows),
+        wasted=len(wasted),
+        left_out=found.left_out,
+        is_complete=report.is_complete,
+        scanned_at=report.scanned_at if found.is_scanned else None,
+    )
+
+
+def _line(row: Row) -> str:
+    """Return the sentence about a wasted resource: its name, place, price and evidence."""
+    resource = row.resource
+    name = resource.name or resource.resource_id
+    amount = "unknown price" if row.usd_per_month is None else f"{usd(row.usd_per_month)} a month"
+    judgment = row.judgment
+    why = f"{judgment.finding.value}, {judgment.strength.value} evidence: {judgment.evidence}"
+    return f"{name} ({resource.what}) in {resource.target}: {amount}, {why}"
