@@ -26,6 +26,8 @@ UNSEEN = (
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
     "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act "
     "wait where several GPUs share one (docs/trust.md)",
+    "owners: whether owner tags of the fleet name people of ownership.contacts; "
+    "`bin/governor doctor` lists those that name nobody",
     "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by "
     "IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",

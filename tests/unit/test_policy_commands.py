@@ -460,6 +460,8 @@ def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
     code, out = run(capsys, "check", "--production", str(file))
     assert (0, True, True) == (code, "look yourself: sign-in" in out, "ok, version" in out), out
     assert "two_people_for_policy holds only from the first `bin/governor policy put` on" in out
+    assert "look yourself: owners: " in out
+    assert "`bin/governor doctor` lists those that name nobody" in out
 
     file.write_text(
         f"mode: ask\n{people}overrides: [{{name: x, match: {{}}, set: {{vetoes: "
