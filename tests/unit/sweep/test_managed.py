@@ -157,6 +157,17 @@ def test_the_advice_for_batch_follows_what_batch_says(
     assert wanted in " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
 
 
+def test_a_minimum_is_not_said_to_hold_instances_without_a_job_while_jobs_wait() -> None:
+    """All of them wait for other jobs: Batch has not let them run yet."""
+    environment = BatchEnvironment("train-gpu", 96, 96, 5, 0, {}, jobs_pending=5)
+
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+
+    assert "5 jobs are waiting" in text
+    assert "cannot run yet" in text
+    assert "without any job" not in text
+
+
 def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
     """A job that runs and does nothing with its GPUs is a matter of the job."""
     text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(16, running=3)))

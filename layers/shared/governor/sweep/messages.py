@@ -98,8 +98,9 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
 def _batch_state(batch: BatchEnvironment | None) -> str:
     """Return why a compute environment keeps its instances, as the template names it.
 
-    `jobs` run, jobs are `stuck`, its `minimum` of vCPUs is above 0, it is `free` to shrink, or it
-    is `unread` (`batch` is `None`).
+    `jobs` run, jobs are `stuck`, its `minimum` of vCPUs is above 0 without any job or while all
+    jobs are `waiting` for something else, it is `free` to shrink, or it is `unread` (`batch` is
+    `None`).
     """
     if batch is None:
         return "unread"
@@ -107,7 +108,9 @@ def _batch_state(batch: BatchEnvironment | None) -> str:
         return "stuck"
     if batch.jobs_running:
         return "jobs"
-    return "minimum" if batch.minimum_vcpus else "free"
+    if not batch.minimum_vcpus:
+        return "free"
+    return "waiting" if batch.jobs_waiting else "minimum"
 
 
 def _jobs(count: int, state: str, *, has_more: bool) -> str:
