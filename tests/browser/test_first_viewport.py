@@ -183,10 +183,86 @@ def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> Non
 
     kinds = {part: color(f".picture .{part}", "fill") for part in ("busy", "idle", "gap")}
     assert 3 == len(set(kinds.values())), kinds
-    stop = [color("summary.danger", name) for name in ("color", "backgroundColor")]
+    stop = [color("a.danger", name) for name in ("color", "backgroundColor")]
     assert 2 == len(set(stop)), stop
     keys = [re.sub(r"\s+", " ", one) for one in page.locator("figure .key").all_inner_texts()]
     assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
+    page.close()
+
+
+STOPPABLE = ("plain", "console", "two people", "silence acts")
+_COVERED = """() => {
+  const bar = document.querySelector(".answers").getBoundingClientRect();
+  const parts = [...document.querySelectorAll("main > :not(.answers)")];
+  return parts.filter((part) => {
+    const box = part.getBoundingClientRect();
+    return box.height && box.bottom > bar.top + 1 && box.top < bar.bottom - 1;
+  }).map((part) => part.outerHTML.slice(0, 80));
+}"""
+"""The parts of the page that the bar with the answers covers."""
+
+
+def serve(page: Page, body: str) -> None:
+    """Show the page at an address of its own, so that its links to its own parts lead there."""
+    page.route("**/*", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.goto("https://governor.example/q/1")
+
+
+def position(page: Page) -> str:
+    """Return how the bar with the answers is placed: `sticky` or `static`."""
+    return str(page.locator(".answers").evaluate("bar => getComputedStyle(bar).position"))
+
+
+@pytest.mark.parametrize("case", STOPPABLE)
+def test_before_a_stop_one_button_is_red_and_one_cancels(phone: Page, case: str) -> None:
+    """Two looked alike, and the first one closed the form. The bar covers nothing meanwhile."""
+    make, buttons = CASES[case]
+    serve(phone, make())
+    bar = phone.locator(".answers")
+    asks = bar.get_by_text(buttons[1])
+    assert ("sticky", False) == (position(phone), bar.get_by_text("Cancel").is_visible())
+
+    asks.click()
+
+    red = bar.locator(".danger:visible")
+    assert (1, "static") == (red.count(), position(phone))
+    assert "button" == red.first.evaluate("one => one.localName")
+    assert not asks.is_visible()
+    ground = [
+        bar.get_by_text("Cancel").evaluate("one => getComputedStyle(one).backgroundColor"),
+        phone.evaluate("getComputedStyle(document.body).backgroundColor"),
+    ]
+    assert ground[0] == ground[1]
+    box = red.first.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] <= HEIGHT
+
+    bar.get_by_text("Cancel").click()
+
+    assert (True, "sticky") == (asks.is_visible(), position(phone))
+    assert 0 == bar.locator("button.danger:visible").count()
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("case", STOPPABLE)
+@pytest.mark.parametrize(("width", "height"), [(390, HEIGHT), (1280, 900)])
+def test_with_text_of_twice_the_size_nothing_is_covered(
+    browser: Browser, width: int, height: int, case: str, is_open: bool
+) -> None:
+    """Wherever the reader is on the page; and nothing is wider than the screen."""
+    make, buttons = CASES[case]
+    page = browser.new_page(viewport={"width": width, "height": height})
+    serve(page, make())
+    page.add_style_tag(content="html { font-size: 200%; }")
+    if is_open:
+        page.locator(".answers").get_by_text(buttons[1]).click()
+    size = page.locator(".silence").evaluate("one => parseFloat(getComputedStyle(one).fontSize)")
+    assert size > 28
+
+    for part in (0, 0.3, 0.6, 1):
+        page.evaluate(f"scrollTo(0, document.documentElement.scrollHeight * {part})")
+        assert [] == page.evaluate(_COVERED)
+    assert 0 >= page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     page.close()
 
 

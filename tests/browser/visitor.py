@@ -81,6 +81,9 @@ class Visitor:
 
     def unfold(self) -> None:
         """Opens everything that is folded, one after the other, as a person does."""
+        asks_to_stop = self.page.locator(".ask")
+        if asks_to_stop.count() and asks_to_stop.is_visible():
+            asks_to_stop.click()
         folded = self.page.locator("details:not([open]) > summary")
         while folded.count():
             folded.first.click()
