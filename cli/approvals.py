@@ -92,7 +92,7 @@ def _row(question: Mapping[str, Any], short_id: str) -> Sequence[str]:
     return (
         question["instance_name"],
         question["action"],
-        "unknown" if usd_per_day is None else f"{Decimal(usd_per_day):,.2f}",
+        _price(usd_per_day),
         _end(question),
         question["owner"],
         short_id,
@@ -100,6 +100,14 @@ def _row(question: Mapping[str, Any], short_id: str) -> Sequence[str]:
         question["instance_id"],
         f"{question['account']}/{question['region']}",
     )
+
+
+def _price(usd_per_day: str | None) -> str:
+    """Return the cost of a question's instance a day; `prepaid` if an hour more costs nothing."""
+    if usd_per_day is None:
+        return "unknown"
+    amount = Decimal(usd_per_day)
+    return f"{amount:,.2f}" if amount else "prepaid"
 
 
 def _end(question: Mapping[str, Any]) -> str:

@@ -100,12 +100,12 @@ def _print_reading(reading: HealthReading) -> None:
 def _state(reading: HealthReading) -> str:
     """Return the severity of the worst finding.
 
-    Without a finding, return `unknown` where the GPUs have no reading or not all could be read,
-    else `sound`.
+    Without a finding, return `unknown` where the GPUs have no reading, not all could be read, or
+    faults cannot be seen; else `sound`.
     """
     if reading.findings:
         return reading.findings[0].severity
-    if reading.problem or not reading.measured:
+    if reading.problem or not reading.measured or not reading.has_hardware_figures:
         return _UNKNOWN
     return "sound"
 

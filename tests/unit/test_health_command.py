@@ -66,6 +66,20 @@ def test_it_says_whose_faults_cannot_be_seen(capsys: pytest.CaptureFixture[str])
     assert "Xid" not in capsys.readouterr().out
 
 
+def test_an_instance_whose_faults_cannot_be_seen_is_unknown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quiet GPUs may have lost memory all the same: a script learns that nothing is known."""
+    made = HealthWorld()
+    made.publish(made.add(1, hardware=False), [{"utilization": flat(1)}], hardware=False)
+    monkeypatch.setattr(health, "over_the_fleet", lambda *_: looked(made))
+    monkeypatch.setattr(health, "Clients", object)
+
+    assert ["unknown"] == [health._state(reading) for reading in looked(made)]
+    assert 1 == health.health(Namespace(json=False))
+    assert "sound" not in capsys.readouterr().out
+
+
 def test_who_fell_silent_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its series are still listed; whoever asks by script must learn that nothing is known."""
     made = HealthWorld()

@@ -177,6 +177,8 @@ def test_a_session_ends_when_its_person_signs_out() -> None:
         == 403
     )
     left = entrance.ask(console, "/sign-out", "POST", cookies=cookies, form={"csrf": csrf})
+    assert "This session has ended." in left["body"]
+    assert "Nothing was changed" not in left["body"]
 
     assert "Max-Age=0" in left["headers"]["Set-Cookie"]
     # A copy of the cookie opens nothing any more.

@@ -56,7 +56,13 @@ class Doors:
         """End the stored session; return the page that says so and clears the cookie. Raises:
         CloudError."""
         self.console.sign_in_store.end_session(session_id, now)
-        page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
+        page = formats.html(
+            200,
+            "refused.html",
+            title="Signed out",
+            text="This session has ended.",
+            signed_out=True,
+        )
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def take_code(

@@ -117,6 +117,8 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         environment=form.environment,
         headline=headline,
         meaning=meaning,
+        is_agreed=_is_agreed(view),
+        prepaid=sentences.is_prepaid(episode),
         gpus=_gpus_text(episode),
         busiest=picture.busiest_svg(episode, idle_since),
         strips=picture.strips_svg(episode),
@@ -146,6 +148,15 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         is_rehearsal=episode.mode is Mode.OBSERVE,
         unseen_minutes=_unseen_minutes(view),
     )
+
+
+def _is_agreed(view: ApprovalView) -> bool:
+    """Return whether people approved the plan, or their silence did."""
+    approval = view.approval
+    if approval.decision is not None:
+        return approval.decision.answer is Answer.APPROVE
+    is_expired = approval.status is ApprovalStatus.EXPIRED
+    return is_expired and view.episode.asking.acts_on_silence
 
 
 def _start_lines(view: ApprovalView) -> list[str]:

@@ -161,7 +161,10 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         text = f"it was stopped, and {undo.by} had it started again"
         words["outcome"] = "restarted"
         words["readable"] = readable(text)
-    if has_acted or outcome in (Outcome.OBSERVED, Outcome.TOLD):
+    # After an answer that keeps the instance, that nothing was changed would sound as if the answer
+    # did not count.
+    is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
+    if has_acted or is_kept or outcome in (Outcome.OBSERVED, Outcome.TOLD):
         words["left_behind"] = ""
     return words
 

@@ -28,6 +28,7 @@ from governor.approvals.messages.sentences import (
     budget_text,
     cost_lines,
     idle_text,
+    is_prepaid,
     launched_text,
     people_text,
     price_text,
@@ -102,6 +103,8 @@ def stage_words(
     figures = [idle.title]
     if price:
         figures.append(f"{usd(price * 24)}/day")
+    elif is_prepaid(episode):
+        figures.append("prepaid")
     price_line = cost_lines(episode)[:1]
     restart = restart_text(episode)
     doubts: list[str] = []

@@ -47,7 +47,8 @@ _TWICE = 2
 
 def price_text(episode: Episode) -> str:
     """Return the cost of the instance, as in `$136 a day`, or of its storage if an earlier episode
-    has stopped it; `an unknown amount` if that is not known."""
+    has stopped it; `prepaid` if its capacity is paid for, used or not; `an unknown amount` if that
+    is not known."""
     if episode.stopped_by_episode is not None:
         storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
         if storage_usd_per_hour is None:
@@ -56,7 +57,16 @@ def price_text(episode: Episode) -> str:
     price = episode.price.usd_per_hour
     if price is None:
         return f"an unknown amount ({episode.price.source})"
+    if is_prepaid(episode):
+        return "prepaid"
     return f"{usd(price * 24)} a day"
+
+
+def is_prepaid(episode: Episode) -> bool:
+    """Return whether an hour of the running instance adds nothing to the bill, because its capacity
+    is paid for, used or not."""
+    is_running = episode.stopped_by_episode is None
+    return is_running and episode.price.usd_per_hour == 0
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
@@ -69,7 +79,7 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
     if price is None:
         return (f"Its price is not known ({source}).",)
     if not price:
-        return (f"It adds nothing to the bill: {source}.",)
+        return (f"It is prepaid and adds nothing to the bill: {source}.",)
     return (
         f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).",
         saving_text(episode.plan),

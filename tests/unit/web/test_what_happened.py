@@ -1,0 +1,89 @@
+"""A record lists what happened, and says no more: no future steps, no doubt about an answer."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+import pytest
+
+from governor.approvals.messages.sentences import cost_lines, price_text
+from governor.approvals.rules.approval import first_approval
+from governor.episode.model.episode import Outcome
+from governor.episode.model.plan import Price
+from governor.policy.model.policy import Mode
+from governor.web.api import question_document
+from tests.builders import NOW
+from tests.unit.web.test_records import kept
+from tests.unit.web.test_site import ID, World
+
+
+def happened(body: str) -> list[str]:
+    """Return the entries of the list of what happened."""
+    listed = body.split('class="steps"')[1].split("</ol>")[0]
+    return [re.sub(r"<[^>]+>", "", entry) for entry in re.findall(r"<li[^>]*>(.*?)</li>", listed)]
+
+
+def unasked(mode: Mode) -> World:
+    """Return an episode of a mode that asks nobody."""
+    world = World()
+    world.change(mode=mode)
+    world.state.put(first_approval(world.episode))
+    return world
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.AUTO])
+def test_a_mode_that_asks_nobody_lists_no_future_step(mode: Mode, is_over: bool) -> None:
+    """Only what was done: a rehearsal listed the stop as something that happens next."""
+    world = unasked(mode)
+    if is_over:
+        world.state.close_episode(world.ref, Outcome.HELD, "held", NOW, quiet_until=None)
+
+    assert [] == [
+        one for one in happened(world.get().body) if "not yet" in one or "not done" in one
+    ]
+
+
+def test_a_question_that_nobody_approved_lists_no_future_step() -> None:
+    """Nor one that was canceled: its plan is folded below."""
+    world = World()
+    world.state.void(ID, "it works again", expired=False, outcome="woke-up")
+
+    assert [] == [
+        one for one in happened(world.get().body) if "not yet" in one or "not done" in one
+    ]
+
+
+def test_an_approved_plan_is_followed_step_by_step() -> None:
+    """People who approved it look for what comes next."""
+    world = World()
+    assert 303 == world.post("approve").status
+
+    assert [one for one in happened(world.get().body) if "not yet" in one]
+
+
+@pytest.mark.parametrize("answer", ["keep", "exempt"])
+def test_an_answer_that_keeps_the_instance_changed_something(answer: str) -> None:
+    """Nothing was changed, said the page below the new date."""
+    world = kept()
+    if answer == "exempt":
+        world = World()
+        assert 303 == world.post("exempt", reason="license server").status
+        world.state.close_episode(world.ref, Outcome.EXEMPTED, "as asked", NOW, quiet_until=None)
+
+    assert "Nothing was changed" not in world.get().body
+
+
+def test_prepaid_capacity_says_so() -> None:
+    """It said that it costs $0.00 a day, as if it were free."""
+    world = World()
+    world.change(price=Price(Decimal(0), "its capacity is paid for, used or not"))
+    view = world.site.show(ID)
+    body = world.get().body
+
+    assert "prepaid" == price_text(view.episode)
+    assert "It is prepaid" in cost_lines(view.episode)[0]
+    assert "It is prepaid" in question_document(view)["cost"][0]
+    assert "$0.00" not in body
+    assert "<dd>prepaid</dd>" in body
