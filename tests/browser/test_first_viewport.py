@@ -19,7 +19,8 @@ from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
 from tests.builders import make_facts
 from tests.unit.console import asking as console
-from tests.unit.notify.test_truth import episode_of
+from tests.unit.notify.test_digest_of_many import digest, instance_number
+from tests.unit.notify.test_truth import episode_of, rendered
 from tests.unit.web.test_gate import Gated
 from tests.unit.web.test_site import World
 from tests.unit.worlds.world import APPROVAL_ID
@@ -264,6 +265,18 @@ def test_with_text_of_twice_the_size_nothing_is_covered(
         assert [] == page.evaluate(_COVERED)
     assert 0 >= page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     page.close()
+
+
+def test_a_mail_about_twelve_instances_is_short_on_a_phone(phone: Page) -> None:
+    """It was 3,008 points high; its button comes before the instances."""
+    episodes = [instance_number(number, acts=number < 4) for number in range(12)]
+    phone.set_content(rendered(digest(episodes))["mail page"])
+
+    assert 1500 > phone.evaluate("document.documentElement.scrollHeight")
+    button = phone.get_by_role("link", name="Stop or keep them").bounding_box()
+    assert button is not None
+    assert button["y"] + button["height"] <= HEIGHT
+    assert 0 >= phone.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
 def _overlap(one: Any, other: Any) -> bool:

@@ -6,6 +6,7 @@ This module reads nothing and sends nothing, as `compose`, which composes messag
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,17 +19,20 @@ from governor.alerts.model import (
 )
 from governor.alerts.templates import template_lines, template_words
 from governor.approvals.messages import failures, questions, sentences
-from governor.approvals.messages.consequence import (
-    consequence,
-    consequence_of_several,
-    with_figures,
-)
+from governor.approvals.messages.consequence import consequence_of_several, with_figures
 from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.notify.compose import deadline_of, reason_of, why_line, word_fields
 from governor.notify.message import Message, one_line
+
+_SAME_TIME = timedelta(minutes=15)
+"""Deadlines that differ by no more are given as one, the earliest."""
+_NAMED = 12
+"""The most instances that a shared line names."""
+_NAME_CHARACTERS = 60
+"""The longest name in a shared line."""
 
 
 def digest_of(
@@ -88,10 +92,10 @@ def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
 def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
-    """Return the fields of a message about several questions of one stage: its words, with a
-    section for each, the most expensive instance first; the text of its button; and `acts` (for one
-    of them something happens by itself). `alerts` and `episodes` are in the same order, as many,
-    and not empty."""
+    """Return the fields of a message about several questions of one stage: its words, with a line
+    for each instance, the most expensive first; the text of its button; and `acts` (for one of them
+    something happens by itself). `alerts` and `episodes` are in the same order, as many, and not
+    empty."""
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
@@ -101,7 +105,6 @@ def _question_words(
     figures = _cost_text(episodes)
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
-    has_one_deadline = len(set(map(deadline_of, alerts))) == 1
     values = {
         "subject": with_figures(silence.subject, questions.LABELS[stage], figures),
         "happens": silence.sentence,
@@ -109,15 +112,15 @@ def _question_words(
         "two": need_two_people,
         "need": "needs" if need_two_people == 1 else "need",
     }
-    sections: list[Section] = []
-    for alert, episode in _most_expensive_first(alerts, episodes):
-        place = _place_text(alert, alerts)
-        section = _question_section(alert, episode, now, at_once=has_one_deadline, place=place)
-        sections.append(section)
+    pairs = _most_expensive_first(alerts, episodes)
+    sections = (
+        *_instance_sections(pairs, now, at_once=_is_one_deadline(deadlines)),
+        *_shared_sections([episode for _, episode in pairs]),
+    )
     words = template_words("digest", values, zone, now)
     return {
         **word_fields(words),
-        "sections": tuple(sections),
+        "sections": sections,
         "button": f"{', '.join(verbs).capitalize()} or keep them",
         "acts": bool(acting),
     }
@@ -200,32 +203,72 @@ def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
     return text
 
 
-def _question_section(
-    alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str
-) -> Section:
-    """Return the section of a digest about one instance: a heading, what is lost (the memory of a
-    running instance is not named), who must approve if more than one person, and what happens
-    without an answer. With `at_once`, all questions of the digest have the same deadline. `place`
-    is the text of `_place_text`."""
-    plan = episode.plan
-    # The first loss of a running instance is its memory. Every stop loses that, so it is not named.
-    losses = plan.losses if episode.stopped_by_episode else plan.losses[1:]
-    people = sentences.people_text(episode) if episode.terms.people_needed > 1 else ""
-    values = {
-        "one": episode.instance,
-        "idle": sentences.idle_text(episode, now).title,
-        "price": sentences.price_text(episode),
-        "at_once": at_once,
-        "acts": episode.asking.acts_on_silence,
-        "silence": consequence(episode, deadline_of(alert), now).sentence,
-        "people": people,
-        "owner_note": episode.asking.owner_note or "",
-        "restarts": sentences.restarts_text(episode),
-        "launched": sentences.launched_text(episode),
-        "plan": plan,
-        "lost": plan.loses_local_disks or plan.destroys,
-        "losses": "; ".join(losses),
-        "place": place,
-    }
-    heading, *lines = template_lines("one of a digest", values)
-    return Section(heading, tuple(lines))
+def _is_one_deadline(deadlines: Sequence[UtcDatetime | None]) -> bool:
+    """Return whether one time stands for all deadlines: their workflows began within minutes."""
+    known = [deadline for deadline in deadlines if deadline is not None]
+    if len(known) < len(deadlines):
+        return not known
+    return max(known) - min(known) <= _SAME_TIME
+
+
+def _instance_sections(
+    pairs: Sequence[tuple[Alert, Episode]], now: UtcDatetime, *, at_once: bool
+) -> list[Section]:
+    """Return a section for each fate that silence brings, those that it stops first, with one line
+    for each instance. With `at_once`, all questions have the same deadline."""
+    alerts = [alert for alert, _ in pairs]
+    lines_by_heading: dict[str, list[str]] = {}
+    for alert, episode in sorted(pairs, key=lambda pair: not pair[1].asking.acts_on_silence):
+        values = {
+            "acts": episode.asking.acts_on_silence,
+            "done": "terminated" if episode.plan.destroys else "stopped",
+            "one": episode.instance,
+            "idle": sentences.idle_text(episode, now).title,
+            "price": sentences.price_text(episode),
+            "place": _place_text(alert, alerts),
+            "until": None if at_once else deadline_of(alert),
+        }
+        zone = episode.asking.time_zone
+        heading, line = template_lines("one of a digest", values, zone, now)
+        lines_by_heading.setdefault(heading, []).append(line)
+    return [Section(heading, tuple(lines)) for heading, lines in lines_by_heading.items()]
+
+
+def _shared_sections(episodes: Sequence[Episode]) -> list[Section]:
+    """Return the sections of what is lost, and of what else people should know, each text once,
+    with the names of its instances unless it holds for all."""
+    losses: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
+    for episode in episodes:
+        name = one_line(episode.instance.name, _NAME_CHARACTERS)
+        for loss in episode.plan.losses:
+            losses.setdefault(loss, []).append(name)
+        for note in _notes(episode):
+            notes.setdefault(note, []).append(name)
+    verbs = sorted({episode.plan.doing for episode in episodes})
+    doing = verbs[0] if len(verbs) == 1 else "Stopping or terminating"
+    sections = []
+    for heading, names_by_text in ((f"{doing} them loses", losses), ("Also", notes)):
+        lines = [_for_whom(text, names, episodes) for text, names in names_by_text.items()]
+        if lines:
+            sections.append(Section(heading, tuple(lines)))
+    return sections
+
+
+def _notes(episode: Episode) -> list[str]:
+    """Return the sentences about one instance that its readers need beside its line: who must
+    approve if more than one person, why others are asked, who started it again, who launched it."""
+    notes = [
+        sentences.people_text(episode) if episode.terms.people_needed > 1 else "",
+        episode.asking.owner_note or "",
+        sentences.restarts_text(episode),
+        sentences.launched_text(episode),
+    ]
+    return [note for note in notes if note]
+
+
+def _for_whom(text: str, names: Sequence[str], episodes: Sequence[Episode]) -> str:
+    """Return a text with the names of the instances that it holds for, unless it holds for all."""
+    if len(names) == len(episodes):
+        return text
+    return f"{units.listed(names, _NAMED)}: {text}"

@@ -1,0 +1,116 @@
+"""A digest is short: one line an instance, and what they share once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.approvals.messages.questions import stage_alert
+from governor.approvals.model.approval import Stage
+from governor.episode.model.episode import Episode
+from governor.notify.digest import digest_of
+from governor.notify.message import Message
+from tests.builders import NOW
+from tests.unit.notify.test_truth import (
+    DEADLINE,
+    LINK,
+    QUESTIONS,
+    REASON,
+    episode_of,
+    queued,
+    rendered,
+)
+
+SHARED = "everything in RAM and in GPU memory"
+OWN = "all data on local NVMe (1x3800 GB); it is in no snapshot"
+
+
+def instance_number(number: int, *, acts: bool, losses: Sequence[str] = (SHARED,)) -> Episode:
+    """Return the question about one of many instances."""
+    episode = episode_of(on_expiry="act" if acts else "no-action", reason=REASON)
+    instance = replace(
+        episode.instance,
+        instance_id=f"i-{number:017x}",
+        tags={"Name": f"notebook-{number:02}"},
+    )
+    plan = replace(episode.plan, losses=tuple(losses))
+    return replace(episode, instance=instance, plan=plan)
+
+
+def digest(
+    episodes: Sequence[Episode], stage: Stage = Stage.ASK, apart: timedelta = timedelta(seconds=1)
+) -> Message:
+    """Return the message about these questions, whose deadlines are so far apart."""
+    alerts = [
+        queued(stage_alert(episode, stage, NOW, LINK, DEADLINE + number * apart))
+        for number, episode in enumerate(episodes)
+    ]
+    return digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
+
+
+@pytest.mark.parametrize("stage", QUESTIONS)
+@pytest.mark.parametrize("acting", [0, 4, 12])
+def test_each_instance_has_one_line(acting: int, stage: Stage) -> None:
+    """In every channel, under the heading that says what silence does to it."""
+    episodes = [instance_number(number, acts=number < acting) for number in range(12)]
+    message = digest(episodes, stage)
+    lines_by_heading = {section.heading: section.lines for section in message.sections}
+
+    stopped = lines_by_heading.get("Stopped if nobody answers", ())
+    others = lines_by_heading.get("Stopped only if you approve", ())
+    assert (acting, 12 - acting) == (len(stopped), len(others))
+    for number, line in enumerate((*stopped, *others)):
+        assert line.startswith(f"notebook-{number:02} (g5.12xlarge), idle 6 h 40 min, $136 a day,")
+    for channel, text in rendered(message).items():
+        if channel == "slack text":
+            continue
+        missing = [f"i-{number:017x}" for number in range(12) if f"i-{number:017x}" not in text]
+        assert (channel, []) == (channel, missing)
+
+
+def test_what_all_lose_is_said_once() -> None:
+    """A loss of some has their names."""
+    losses = [(SHARED, OWN) if number in (3, 5) else (SHARED,) for number in range(12)]
+    message = digest(
+        [instance_number(number, acts=True, losses=lost) for number, lost in enumerate(losses)]
+    )
+    (lost,) = [section for section in message.sections if "loses" in section.heading]
+
+    assert (SHARED, f"notebook-03, notebook-05: {OWN}") == lost.lines
+    assert 1 == rendered(message)["mail text"].count(SHARED)
+
+
+def test_the_first_line_names_what_silence_stops() -> None:
+    """And when: the workflows of one sweep begin within seconds, which is one deadline."""
+    episodes = [instance_number(number, acts=number in (2, 7)) for number in range(12)]
+    message = digest(episodes)
+
+    assert (
+        "If nobody answers, GPU Governor stops 2 of these 12 (notebook-02, notebook-07), not "
+        "before Sat 04:02 Berlin (03:02 UTC), in 15 h." == message.happens
+    )
+    assert message.title.startswith("2 of 12 idle GPU instances will be stopped, not before Sat 04")
+    assert not [line for section in message.sections for line in section.lines if "Sat" in line]
+
+
+def test_deadlines_hours_apart_stand_in_their_lines() -> None:
+    """The subject has the earliest."""
+    message = digest(
+        [instance_number(0, acts=True), instance_number(1, acts=False)], apart=timedelta(hours=3)
+    )
+    lines = [line for section in message.sections[:2] for line in section.lines]
+
+    assert "not before Sat 04:02 Berlin" in lines[0]
+    assert "by Sat 07:02 Berlin" in lines[1]
+    assert "not before Sat 04:02 Berlin" in message.title
+
+
+def test_twelve_instances_fit_on_two_screens_of_text() -> None:
+    """The mail had four lines an instance: 3,008 points on a phone, now 1,405."""
+    episodes = [instance_number(n, acts=n < 4, losses=(SHARED, OWN)) for n in range(12)]
+    body = rendered(digest(episodes))["mail text"].partition("Stop or keep them:")[0]
+
+    assert 26 >= len(body.splitlines())
