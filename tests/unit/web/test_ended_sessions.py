@@ -106,7 +106,7 @@ def test_it_answers_no_question(button: str, is_short: bool) -> None:
     before = _records(gated)
     refused = _press(gated, button, is_short=is_short)
 
-    assert (403, True) == (refused.status, "nothing was decided" in refused.body)
+    assert (403, True) == (refused.status, "session has ended" in refused.body)
     assert (before, ApprovalStatus.PENDING) == (_records(gated), gated.world.status)
     assert [] == gated.world.undoer.asked
 
@@ -130,7 +130,7 @@ def test_signing_out_on_a_page_of_a_link_ends_the_session_for_every_copy_of_its_
     assert gated.stored.session(gated.session_id, NOW) is None
 
     refused = _press(gated, "approve", is_short=is_short)
-    assert (403, True) == (refused.status, "nothing was decided" in refused.body)
+    assert (403, True) == (refused.status, "session has ended" in refused.body)
     assert ApprovalStatus.PENDING is gated.world.status
 
 
@@ -153,7 +153,7 @@ def test_it_answers_no_list_of_questions() -> None:
     gated.stored.end_session(gated.session_id, NOW)
     refused = gated.post("keep", **UNTIL, **{f"pick-{ID}": "yes", "pick-other": "yes"})
 
-    assert (403, True) == (refused.status, "nothing was decided" in refused.body)
+    assert (403, True) == (refused.status, "session has ended" in refused.body)
 
 
 def test_no_page_of_the_console_takes_anything_of_it() -> None:

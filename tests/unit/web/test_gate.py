@@ -109,7 +109,7 @@ def test_without_a_session_the_page_shows_and_takes_no_answer() -> None:
         ("undo", {}),
     ):
         refused = gated.post(answer, **form)
-        assert (403, True) == (refused.status, "nothing was decided" in refused.body)
+        assert (403, True) == (refused.status, "session has ended" in refused.body)
     assert (ApprovalStatus.PENDING, 0) == (gated.world.status, gated.read)
 
 

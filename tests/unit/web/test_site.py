@@ -1172,3 +1172,14 @@ def test_the_page_says_who_launched_the_instance_as_text() -> None:
 
     assert "Launched by " in page
     assert "<script>alert" not in page
+
+
+@pytest.mark.parametrize("form", [{}, {"keep_until": "never"}])
+def test_a_refused_answer_to_a_digest_keeps_its_ticks(form: dict[str, str]) -> None:
+    """Each answer and the whole form: a missing consent, and a date that cannot be read."""
+    world = DigestWorld()
+    answer = "keep" if form else "approve"
+    page = world.post(answer, **{**FIRST, **form}).body
+
+    assert [f"pick-{ID}"] == re.findall(r'name="(pick-[^"]+)"[^>]* checked', page)
+    assert (ApprovalStatus.PENDING, ApprovalStatus.PENDING) == world.statuses()

@@ -255,11 +255,16 @@ class Console:
     def _not_signed_in(self, request: Request) -> Response:
         """Return the answer for a caller without a session: a redirect to the sign-in, or 401 for a
         form, for JSON and CSV, and where no issuer is set up."""
+        lost = _not_recorded(request) if request.method == "POST" else ""
         if not self._doors.has_issuer:
             how = "Run `governor open`: it prints the address."
-            return failed(request, 401, "Not signed in", how)
+            return failed(request, 401, "Not signed in", f"{lost}{how}")
         wants_document = request.wants_json or request.wants_csv
-        if request.method == "POST" or wants_document:
+        if request.method == "POST":
+            how = "Sign in, and send it again."
+            sign_in = self._sign_in(request.path)
+            return failed(request, 401, "Not signed in", f"{lost}{how}", sign_in)
+        if wants_document:
             return failed(request, 401, "Not signed in", "Sign in first.")
         return redirect(self._sign_in(request.address))
 
@@ -272,6 +277,15 @@ class Console:
         if is_fresh:
             return f"{address}&fresh=1"
         return address
+
+
+def _not_recorded(request: Request) -> str:
+    """Return that a form which came without a session was not carried out, as a sentence with a
+    space after it."""
+    what = "nothing was done"
+    if request.path.startswith("/questions"):
+        what = "your answer was not recorded"
+    return f"You are not signed in, or your session has ended, so {what}. "
 
 
 def _fields_of(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:

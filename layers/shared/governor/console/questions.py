@@ -6,7 +6,7 @@ a question that the caller may only look at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -48,9 +48,14 @@ _PICK = "pick-"
 """Begins the name of the check box of a question; its id follows."""
 
 
-def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> Page:
+def questions(
+    request: ViewRequest,
+    results: Sequence[tuple[str, str]] = (),
+    ticked: Collection[str] = (),
+) -> Page:
     """Return a page of the open questions, the most expensive first, with the `results` of those
-    just answered: the instance's name and what became of its question. The query's `owner` filters;
+    just answered: the instance's name and what became of its question. Those whose answer was
+    refused stay `ticked`, by their ids. The query's `owner` filters;
     `select` with the same owner ticks all. As CSV, the questions of all pages are listed. Raises:
     InputError for a page that cannot be; CloudError."""
     owner = addresses.text_of(request, "owner")
@@ -79,6 +84,7 @@ def questions(request: ViewRequest, results: Sequence[tuple[str, str]] = ()) -> 
             "owner": owner,
             "all": len(all_open),
             "select": owner if ticks_all else None,
+            "ticked": ticked,
             "pages": pages,
             "results": results,
         },
@@ -179,13 +185,15 @@ class Answers:
         views = self._picked_views(request, picked)
         decision = _decision(request)
         results = []
+        refused = set()
         for view in views:
             try:
                 text = self._decide(view, request, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
                 text = refused_text(error)
+                refused.add(view.approval.approval_id)
             results.append((view.episode.instance.name, text))
-        return questions(replace(request, query={}), results)
+        return questions(replace(request, query={}), results, refused)
 
     def _picked_views(self, request: ViewRequest, picked: Sequence[str]) -> list[ApprovalView]:
         """Return the questions with these ids, in their order. Raises: NotFound if the caller may

@@ -6,7 +6,7 @@ and decides nothing; its forms are checked again when they are sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from zoneinfo import ZoneInfo
@@ -279,10 +279,12 @@ def digest_page(
     links: Sequence[str],
     form: Form,
     results: Sequence[tuple[str, str]] = (),
+    ticked: Collection[str] = (),
 ) -> str:
     """Return the page of several questions as HTML. `links` lead to the page of each, in the same
-    order. `results` are the name of the instance and what became of each answer just given. Call it
-    only with at least one question."""
+    order. `results` are the name of the instance and what became of each answer just given.
+    `ticked` are the ids of those whose answer was refused. Call it only with at least one
+    question."""
     approval_ids = [view.approval.approval_id for view in views]
     visitor = form.visitor
     open_views = [view for view in by_price(views) if view.can_decide]
@@ -303,6 +305,7 @@ def digest_page(
         script=Markup(SEVERAL),  # noqa: S704 - our own file
         keep_options=_keep_options(views[0]),
         results=results,
+        ticked=ticked,
     )
 
 

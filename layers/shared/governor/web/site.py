@@ -6,7 +6,7 @@ refused answer of a known visitor is kept for the audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -39,6 +39,8 @@ _GONE = (
     "administrators of GPU Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
+_PICK = "pick-"
+"""Begins the name of the check box of a question; its id follows."""
 """The value of a button that answers no question: it ends the session, so that no copy of its
 cookie opens anything."""
 
@@ -166,12 +168,23 @@ class ApprovalSite:
         cannot be read; CloudError."""
         try:
             if visitor.sign_in is not None:
-                raise errors.NotAllowed("sign in first: nothing was decided")
+                is_answer = request.form.get("answer") in {*Answer, UNDO, END_KEEP}
+                what = "your answer was not recorded" if is_answer else "nothing was done"
+                raise errors.NotAllowed(
+                    f"{what}: you are not signed in, or your session has ended. Sign in and "
+                    "answer again"
+                )
             return self._refused_form(request, visitor) or self._carry_out(request, visitor)
         except (errors.InputError, errors.DecisionRefused) as error:
             if isinstance(error, errors.NotAllowed):
                 self._record_refused_answer(request, visitor, str(error))
-            return self._page(request, visitor, status_of(error), problem=str(error))
+            return self._page(
+                request,
+                visitor,
+                status_of(error),
+                problem=str(error),
+                ticked=_ticked_in(request.form),
+            )
 
     def _record_refused_answer(self, request: Request, visitor: Visitor, why: str) -> None:
         """Record for the audit that the answer in the form was refused, with each question that it
@@ -297,21 +310,25 @@ class ApprovalSite:
         )
         accepted = request.form.get("losses") == "accepted"
         results = []
+        refused = set()
         for view in picked:
+            approval_id = view.approval.approval_id
             try:
-                decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
+                decided = self.decide(approval_id, decision, losses_accepted=accepted)
                 text = decided.confirmation(decision, view.episode, decision.at)
             except errors.DecisionRefused as error:
                 text = refused_text(error)
+                refused.add(approval_id)
             results.append((view.episode.instance.name, text))
-        return self._page(request, visitor, results=results)
+        return self._page(request, visitor, results=results, ticked=refused)
 
     def _picked(self, request: Request) -> list[ApprovalView]:
         """Return the questions of the request's digest that its form ticks, in their order; empty
         if it ticks none. Raises: NotFound if the digest is gone; CloudError."""
         picked: list[ApprovalView] = []
+        ticked = _ticked_in(request.form)
         for view in self.show.digest(request.approval_id):
-            if request.form.get(f"pick-{view.approval.approval_id}") == "yes":
+            if view.approval.approval_id in ticked:
                 picked.append(view)
         return picked
 
@@ -323,9 +340,11 @@ class ApprovalSite:
         *,
         problem: str | None = None,
         results: Sequence[tuple[str, str]] = (),
+        ticked: Collection[str] = (),
     ) -> Response:
         """Return the page of the question or the digest, without a body for HEAD. `problem` says
         why a form was refused; `results` are the name and the result of each answer just given.
+        `ticked` are the ids of the questions that stay ticked in a digest.
         Raises: NotFound; ConfigurationError if our key cannot be used; CloudError."""
         page_id = request.approval_id
         csrf = self.signer.csrf(*_form(request, visitor))
@@ -333,7 +352,7 @@ class ApprovalSite:
         if request.is_digest:
             views = self.show.digest(page_id)
             links = [self._neighbor(request, view.approval.approval_id) for view in views]
-            body = pages.digest_page(views, links, form, results)
+            body = pages.digest_page(views, links, form, results, ticked)
         else:
             body = pages.approval_page(self.show(page_id), form)
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
@@ -348,6 +367,15 @@ class ApprovalSite:
             return self.signer.earlier(approval_id, recipient, ends_at)
         number = self.show.delivery_store.numbers(approval_id).get(recipient, EVERYBODY)
         return self.signer.relative(approval_id, number)
+
+
+def _ticked_in(form: Mapping[str, str]) -> frozenset[str]:
+    """Return the ids of the questions that a digest's form ticks; empty if it ticks none."""
+    ticked: set[str] = set()
+    for name, value in form.items():
+        if name.startswith(_PICK) and value == "yes":
+            ticked.add(name.removeprefix(_PICK))
+    return frozenset(ticked)
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
