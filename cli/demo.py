@@ -405,7 +405,8 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
         demo.follow(patiently=not auto)
         summary = demo.summary()
         say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
-    print(json.dumps(summary, separators=(",", ":")), flush=True)
+    if auto:
+        print(json.dumps(summary, separators=(",", ":")), flush=True)
 
 
 def _launch(cloud: LocalCloud, receivers: Receivers) -> Demo:
@@ -473,7 +474,7 @@ def main() -> int:
         print(f"the demo failed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nended", file=sys.stderr)
+        print("\nthe demo has ended, with everything that it started", file=sys.stderr)
         return 130
     return 0
 

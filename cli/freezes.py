@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.api import Api, api_of
+from cli.references import short_ids
+from cli.tables import Column, print_table, print_text
 from governor.core.units import in_utc, parse_iso, printable
+
+_RATE_COLUMNS = (Column(longest=60, gives_way=True), Column(longest=20))
+"""Scope, and how many of how many."""
+_WAITING_COLUMNS = (
+    Column("NAME", longest=40, gives_way=True),
+    Column("INSTANCE", longest=19),
+    Column("PLACE", longest=28),
+    Column("ID", longest=32),
+)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -28,16 +39,24 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print("  end the pause: governor resume --all")
     # A pause is one of the freezes; any other one needs its cause found.
     if len(freezes) > is_paused:
-        print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
+        print_text("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
     if not freezes:
-        print("nothing is frozen")
+        print_text("nothing is frozen: no pause, and no unusual share of the fleet turned idle")
     print("stops and terminations that began in the last 60 minutes:")
-    for rate_limit in answer["caps"]:
-        _print_rate_limit(rate_limit)
-    for step in answer["waiting"]:
-        name = printable(step["instance_name"])
+    if answer["caps"]:
+        print_table(_RATE_COLUMNS, [_rate_row(rate_limit) for rate_limit in answer["caps"]])
+    if answer["waiting"]:
+        print("steps that wait, and continue once that has ended:")
+        print_table(_WAITING_COLUMNS, _waiting_rows(answer["waiting"]))
+
+
+def _waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
+    shorts = short_ids([step["id"] for step in waiting])
+    rows: list[Sequence[str]] = []
+    for step in waiting:
         place = f"{step['account']}/{step['region']}"
-        print(f"waits: {name} ({step['instance_id']}, {place}), id {step['id']}")
+        rows.append((step["instance_name"], step["instance_id"], place, shorts[step["id"]]))
+    return rows
 
 
 def _print_freeze(freeze: Mapping[str, Any]) -> None:
@@ -46,10 +65,10 @@ def _print_freeze(freeze: Mapping[str, Any]) -> None:
     since = ""
     if freeze["since"]:
         since = f" since {in_utc(parse_iso(freeze['since']))}"
-    print(f"{freeze['what']} is {state}{since}: {printable(why)}")
+    print_text(f"{freeze['what']} is {state}{since}: {printable(why)}")
 
 
-def _print_rate_limit(rate_limit: Mapping[str, Any]) -> None:
+def _rate_row(rate_limit: Mapping[str, Any]) -> Sequence[str]:
     kind, _, name = rate_limit["what"].partition("#")
-    scope = f"{kind.lower()} {printable(name)}" if name else "all accounts"
-    print(f"  {scope}: {rate_limit['used']} of {rate_limit['most']}")
+    scope = f"{kind.lower()} {name}" if name else "all accounts"
+    return scope, f"{rate_limit['used']} of {rate_limit['most']}"

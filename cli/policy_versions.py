@@ -18,7 +18,8 @@ from cli.errors import CommandError
 from cli.output import Output
 from cli.policy import deployed, is_usable, read
 from cli.policy_consent import next_steps
-from cli.tables import Column, print_table
+from cli.references import Candidate, find, short_ids
+from cli.tables import Column, print_table, print_text
 from governor.core.errors import PolicyError
 from governor.core.units import printable
 from governor.policy.document import parse_policy
@@ -29,8 +30,14 @@ from governor.policy.versions import waits_for_two
 
 KEY = "policy.yaml"
 _SHOWN = 20
-_COLUMNS = (Column(), Column(), Column(), Column(wraps=True))
-"""Version, time, state and author."""
+_WHOLE = 32
+"""Characters of a version id of S3."""
+_COLUMNS = (
+    Column("VERSION", longest=40),
+    Column("STORED (UTC)", longest=20),
+    Column("STATE", is_colored=True, longest=12),
+    Column("AUTHOR", longest=60, gives_way=True),
+)
 
 
 def put(arguments: argparse.Namespace) -> int:
@@ -190,15 +197,39 @@ def get(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace, session: boto3.Session) -> str:
+    """Return the document of the version that the command line names.
+
+    Raises:
+        CommandError: there is none, it fits several, or it may not be read.
+    """
     outputs, _ = described(arguments.stack_name, session)
+    bucket = _bucket(outputs, arguments.stack_name)
+    s3 = session.client("s3")
     try:
-        stored = session.client("s3").get_object(
-            Bucket=_bucket(outputs, arguments.stack_name), Key=KEY, VersionId=arguments.version
-        )
+        version = _whole_version(s3, bucket, arguments.version)
+        stored = s3.get_object(Bucket=bucket, Key=KEY, VersionId=version)
         return str(stored["Body"].read().decode(errors="replace"))
     except (ClientError, BotoCoreError) as error:
         why = f"version {printable(arguments.version)} could not be read: {aws.reason(error)}"
         raise CommandError(f"{why.rstrip('.')}: see `governor policy history`") from None
+
+
+def _whole_version(s3: Any, bucket: str, text: str) -> str:
+    """Return the version that begins with this text; the text where none of the newest does.
+
+    Raises:
+        CommandError: several begin so.
+        ClientError, BotoCoreError: the versions could not be listed.
+    """
+    if len(text) >= _WHOLE:
+        return text
+    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=_SHOWN)
+    candidates = []
+    for version in listed.get("Versions", []):
+        stored_at = f"stored {version['LastModified']:%Y-%m-%d %H:%M} UTC"
+        candidates.append(Candidate(version["VersionId"], (), stored_at))
+    found = find(text, candidates, "versions")
+    return found.id if found else text
 
 
 def history(arguments: argparse.Namespace) -> int:
@@ -214,9 +245,13 @@ def history(arguments: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     if in_force is None:
-        print("no version is in force: the parameters Mode and PolicyYaml of the stack count")
+        print_text(
+            "no version is in force: none was stored, or none was accepted yet, so the parameters "
+            "Mode and PolicyYaml of the stack count"
+        )
     if rows:
-        cells = [(row["version"], row["at"], row["state"], row["author"]) for row in rows]
+        shorts = short_ids([row["version"] for row in rows])
+        cells = [(shorts[row["version"]], row["at"], row["state"], row["author"]) for row in rows]
         print_table(_COLUMNS, cells)
     return 0
 

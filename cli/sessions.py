@@ -17,10 +17,11 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws, break_glass
+from cli import aws, break_glass, times
 from cli.api import described
 from cli.errors import CommandError
 from cli.output import Output
+from cli.tables import Column, print_table, print_text
 from governor.approvals.model.terms import SignIn
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable, unpacked
@@ -28,6 +29,11 @@ from governor.core.errors import GovernorError
 from governor.core.units import UtcDatetime, iso, printable
 from governor.table.table import Key, Table, absent, present, update
 
+_COLUMNS = (
+    Column("WHO", longest=60, gives_way=True),
+    Column("SIGNED IN", longest=34),
+    Column("ENDS", longest=34),
+)
 _AUDIT_KEPT = timedelta(days=400)
 
 
@@ -143,7 +149,13 @@ def _print(sessions: Sequence[_Session], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    for row in rows:
-        print(f"{printable(row['who'])}, since {row['since']}, until {row['until']}")
     if not rows:
-        print("nobody is signed in")
+        print_text(
+            "nobody is signed in: no session was begun, or each has ended; `governor open` begins "
+            "one, and so does a sign-in on the console's page"
+        )
+        return
+    cells = []
+    for row in rows:
+        cells.append((row["who"], times.since(row["since"]), times.until(row["until"])))
+    print_table(_COLUMNS, cells)

@@ -21,7 +21,7 @@ from cli.capacity import scores
 from cli.errors import CommandError
 from cli.policy import deployed, read
 from cli.progress import Progress
-from cli.tables import Column, print_table
+from cli.tables import Column, print_table, print_text
 from governor.aws.clients import Clients
 from governor.aws.pricing import AwsPrices
 from governor.core.catalog import list_price, shape_of, types_with_same_gpus
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=2))
     else:
-        _print(zones, types_with_same_gpus(name), problems)
+        _print(name, arguments.platform, regions, zones, problems)
     return int(not zones)
 
 
@@ -140,7 +140,19 @@ def _zones(
     return zones
 
 
-def _print(zones: Sequence[_Zone], types: Sequence[str], problems: Sequence[str]) -> None:
+def _print(
+    name: str,
+    platform: str,
+    regions: Sequence[str],
+    zones: Sequence[_Zone],
+    problems: Sequence[str],
+) -> None:
+    if not zones:
+        where = ", ".join(regions)
+        print_text(
+            f"no Spot price of {name}: EC2 names none for {platform} in {where}, so it has none to "
+            "offer there now, or does not have the type; name other Regions with --region"
+        )
     rows = []
     for zone in zones:
         amount = money(Decimal(zone.usd_per_hour), 4)
@@ -148,7 +160,9 @@ def _print(zones: Sequence[_Zone], types: Sequence[str], problems: Sequence[str]
         share = "unknown" if percent is None else f"{percent}%"
         score = str(zone.placement_score or "unknown")
         rows.append((zone.zone, amount, share, score))
-    print_table(_COLUMNS, rows)
-    print(f"Score: of the Region, 1 to 10, for one of {', '.join(types)}.", file=sys.stderr)
+    if rows:
+        types = ", ".join(types_with_same_gpus(name))
+        print_table(_COLUMNS, rows)
+        print(f"Score: of the Region, 1 to 10, for one of {types}.", file=sys.stderr)
     for problem in problems:
         print(f"not known: {printable(problem)}", file=sys.stderr)

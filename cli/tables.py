@@ -132,7 +132,7 @@ def plain_text(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str
     layout = _clipped(_with_room_for(columns, cells, WIDTH), WIDTH)
     console = Console(file=StringIO(), width=_ANY_WIDTH, color_system=None)
     with console.capture() as captured:
-        console.print(_table(layout, is_drawn=False))
+        console.print(_table(layout, _widths(layout), is_drawn=False))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
@@ -143,7 +143,8 @@ def _drawn(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
 
     screen = terminal()
     shown = _with_room_for(columns, cells, screen.width)
-    table = _table(_Layout(shown.columns, shown.cells, STYLES), is_drawn=True)
+    layout = _Layout(shown.columns, shown.cells, STYLES)
+    table = _table(layout, _allotted(layout, screen.width), is_drawn=True)
     any_width = screen.options.update(width=_ANY_WIDTH)
     needed = Measurement.get(screen, any_width, table).minimum
     console = Console(
@@ -177,14 +178,9 @@ def _with_room_for(
 
 
 def _clipped(layout: _Layout, width: int) -> _Layout:
-    """Return the table in that width if its columns can give way so far; the widest goes first."""
-    widths = _widths(layout)
+    """Return the table in that width, with the cells of the columns that give way cut off."""
+    widths = _allotted(layout, width)
     givers = [index for index, column in enumerate(layout.columns) if column.gives_way]
-    while sum(widths) + _GAP * (len(widths) - 1) > width:
-        widest = max(givers, key=lambda index: widths[index], default=None)
-        if widest is None or widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
     cells = []
     for row in layout.cells:
         shown = list(row)
@@ -192,6 +188,19 @@ def _clipped(layout: _Layout, width: int) -> _Layout:
             shown[index] = _cut(shown[index], widths[index])
         cells.append(shown)
     return _Layout(layout.columns, cells)
+
+
+def _allotted(layout: _Layout, width: int) -> list[int]:
+    """Return the width of each column in a table of that width. Columns that give way do so as far
+    as they can, the widest first; if that is not enough, the table is wider."""
+    widths = _widths(layout)
+    givers = [index for index, column in enumerate(layout.columns) if column.gives_way]
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        widest = max(givers, key=lambda index: widths[index], default=None)
+        if widest is None or widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def _cut(text: str, width: int) -> str:
@@ -214,7 +223,8 @@ def _widths(layout: _Layout) -> list[int]:
     return widths
 
 
-def _table(layout: _Layout, *, is_drawn: bool) -> Table:
+def _table(layout: _Layout, widths: Sequence[int], *, is_drawn: bool) -> Table:
+    """Return the table with columns of these widths; one that wraps takes the room that is left."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -230,13 +240,14 @@ def _table(layout: _Layout, *, is_drawn: bool) -> Table:
         show_header=has_titles,
         header_style="bold" if is_drawn else "none",
     )
-    for column, width in zip(layout.columns, _widths(layout), strict=True):
-        can_narrow = column.wraps or column.gives_way
+    for column, width in zip(layout.columns, widths, strict=True):
         table.add_column(
             Text(column.title),
             justify="right" if column.is_number else "left",
-            no_wrap=not can_narrow,
-            min_width=None if can_narrow else width,
+            overflow="fold",
+            no_wrap=not (column.wraps or column.gives_way),
+            min_width=None if column.wraps else width,
+            max_width=width if column.gives_way else None,
         )
     for row in layout.cells:
         texts = []

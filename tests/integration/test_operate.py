@@ -46,7 +46,7 @@ SAYS = {
     "governor approvals show": r"^left-alone \(i-",
     "governor approvals keep": r"^  Kept by .*; the keep ends in 7 days",
     "governor approvals approve": r"^  Approved by ",
-    "governor freezes": "^nothing is frozen$",
+    "governor freezes": "^nothing is frozen: ",
     "governor status": r"^targets +(\d) of \1 read$",
     "governor restore": r"lacks \d+ items? of COPY.*\n(.*\n)*Nothing was written.$",
     "governor uninstall --remove workflows": "^ended the workflow |^no workflows to remove$",
