@@ -113,7 +113,7 @@ build: export PYTHONPYCACHEPREFIX :=
 build: arguments env-sam ## sam build; needs python3.13 on PATH
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build
 
-deploy: arguments env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/deploy.md
+deploy: arguments env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/lifecycle.md
 	@.tools/sam/bin/python -m scripts.deploy
 
 invoke: arguments env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator

@@ -195,5 +195,5 @@ def missing(stack: str, session: boto3.Session) -> str:
     return (
         f"there is no stack {stack!r} in {session.region_name} with these credentials: "
         "pass --stack-name, --region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it "
-        "first (docs/deploy.md)"
+        "first (docs/lifecycle.md)"
     )

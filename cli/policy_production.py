@@ -21,7 +21,7 @@ _SHORTEST_NOTICE_MINUTES = 30
 _KEYS_WITH_A_MEANING = ("name", "owner", "project", "environment")
 
 UNSEEN = (
-    "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
+    "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/console.md)",
     "delivery: a channel that the people who are asked read (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
     "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act "

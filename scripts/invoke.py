@@ -2,7 +2,7 @@
 events/FUNCTION/case.json`.
 
 The function finds a freshly deployed stack in the local cloud behind it, and in it what the sample
-needs (docs/samples.md); the sample's times are moved to now. Prints its answer, and beside it what
+needs (docs/develop.md); the sample's times are moved to now. Prints its answer, and beside it what
 was made for the sample, whom it notified of what, and which commands it sent to instances. Exit
 status 1 when it raised.
 """

@@ -193,7 +193,7 @@ def _check_runtime() -> None:
     if not is_there:
         raise WrongCall(
             "python3.13 with pip is missing: the layer is compiled for that Lambda runtime. "
-            "docs/deploy.md says how to get it"
+            "docs/lifecycle.md says how to get it"
         )
 
 

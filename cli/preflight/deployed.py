@@ -79,7 +79,7 @@ def role_names(world: World) -> Finding:
 def role_policies(world: World) -> Finding:
     """No role of the stack has a policy that the template did not give it.
 
-    Source: docs/threats-aws.md: each right is held by a test of the template; one attached by hand
+    Source: docs/threats.md: each right is held by a test of the template; one attached by hand
     is not.
     """
     own_arns = set(world.of_type("AWS::IAM::ManagedPolicy").values())

@@ -1,4 +1,4 @@
-"""Makes a sample of `events/` happen now, on a stack in the local cloud: docs/samples.md.
+"""Makes a sample of `events/` happen now, on a stack in the local cloud: docs/develop.md.
 
 The files name a fixed day, an instance and a queue that do not exist, and signatures that are
 wrong. Here the instance is launched, of the kind that such an event is about, all times of the

@@ -105,9 +105,9 @@ def test_a_sample_reaches_the_happy_path_of_its_function(stage: Stage, name: str
 
 
 def test_every_function_has_a_happy_sample() -> None:
-    """A new one comes with its own; docs/samples.md names them."""
+    """A new one comes with its own; docs/develop.md names them."""
     happy = [*HAPPY, "sign_in/begin"]
-    page = (ROOT / "docs/samples.md").read_text()
+    page = (ROOT / "docs/develop.md").read_text()
 
     assert {path.name for path in (ROOT / "functions").iterdir() if path.is_dir()} == {
         name.partition("/")[0] for name in happy

@@ -3,7 +3,7 @@ notified.
 
 So it is where they are pointed at a real account by mistake: they name an account that does not
 exist, and signatures, codes and callers that are none. Where a function would write, it refuses;
-docs/samples.md.
+docs/develop.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REFUSED = {
     "undo_episode/page": "the policy's targets do not name 000000000000/us-east-1",
     "write_audit/answered": "it is not one of account",
 }
-"""Errors that functions raise; docs/samples.md has the same words."""
+"""Errors that functions raise; docs/develop.md has the same words."""
 ANSWERED: Mapping[str, Mapping[str, Any]] = {
     "handle_execution_end/failed": {"closed": False},
     "handle_notice/retirement": {"told": []},
@@ -98,7 +98,7 @@ def test_no_sample_writes_or_notifies(stage: Stage) -> None:
     for name, part in ANSWERED.items():
         found = json.loads(answers[name])
         assert part == {key: found.get(key) for key in part}, (name, found)
-    page = (ROOT / "docs/samples.md").read_text()
+    page = (ROOT / "docs/develop.md").read_text()
     assert [] == [why for why in REFUSED.values() if why not in page]
 
 

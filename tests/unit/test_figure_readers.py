@@ -20,7 +20,7 @@ from governor.evidence.rules.figures import FIGURES, Figure, Publisher, Scale, c
 from governor.policy.document import parse_policy
 from governor.policy.model.judging import Vetoes
 from governor.policy.model.policy import Policy
-from scripts.policy_reference import pages
+from scripts.policy_reference import reference
 from simulation.store import SeriesStore
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
@@ -185,7 +185,7 @@ def test_the_doctor_knows_a_new_veto(veto: NewVeto) -> None:
 
 def test_the_docs_know_a_new_veto(veto: NewVeto) -> None:
     """The generated reference lists the figure, its metrics and its limit."""
-    page = pages(policy_schema())["policy-judging.md"]
+    page = reference(policy_schema())
 
     assert any(
         veto.row.words in line and veto.metric in line and veto.row.limit in line
@@ -195,7 +195,7 @@ def test_the_docs_know_a_new_veto(veto: NewVeto) -> None:
 
 def test_the_docs_say_which_vetoes_a_back_test_cannot_replay() -> None:
     """Live they keep instances that a back-test stops."""
-    page = (ROOT / "docs/simulate-reference.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/simulate.md").read_text(encoding="utf-8")
     unreplayed = [row for figure, row in FIGURES.items() if not can_be_replayed(figure)]
 
     assert unreplayed

@@ -11,12 +11,12 @@ from cli.policy_schema import meanings, policy_schema, sections
 from governor.evidence.rules.figures import FIGURES
 from governor.policy.model.policy import Override, Policy
 from governor.policy.model.profiles import PROFILES
-from scripts.policy_reference import ROOT, SCHEMA, WHO_SETS, pages, setting_paths
-from scripts.policy_who_sets import ENTRIES, UnplacedSettingError, who_sets_page
+from scripts.policy_reference import PAGE, SCHEMA, page, reference, setting_paths
+from scripts.policy_who_sets import ENTRIES, UnplacedSettingError, who_sets_chapter
 
-PAGES = pages(policy_schema())
+TABLES = reference(policy_schema())
 PATHS = setting_paths(policy_schema())
-ROWS = [line for text in PAGES.values() for line in text.splitlines() if line.startswith("| `")]
+ROWS = [line for line in TABLES.splitlines() if line.startswith("| `")]
 
 
 def section(name: str, setting: dict[str, Any]) -> dict[str, Any]:
@@ -38,10 +38,8 @@ def section(name: str, setting: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_policy_reference_is_that_of_the_code() -> None:
     """`make fix` writes it, and the schema beside the examples."""
-    for name, text in PAGES.items():
-        assert text == (ROOT / "docs" / name).read_text(encoding="utf-8"), name
+    assert page(policy_schema()) == PAGE.read_text(encoding="utf-8")
     assert policy_schema() == json.loads(SCHEMA.read_text(encoding="utf-8"))
-    assert who_sets_page(PATHS) == WHO_SETS.read_text(encoding="utf-8")
 
 
 def test_every_setting_says_who_sets_it_and_when() -> None:
@@ -53,14 +51,14 @@ def test_every_setting_says_who_sets_it_and_when() -> None:
         [path for path in PATHS if path != "idle.window_minutes"],
     ):
         with pytest.raises(UnplacedSettingError, match=r": idle\.(brand_new|window_minutes)$"):
-            who_sets_page(wrong)
+            who_sets_chapter(wrong)
 
 
 def test_a_setting_has_one_entry_on_who_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two would say different things one day."""
     monkeypatch.setattr("scripts.policy_who_sets.ENTRIES", (*ENTRIES, ENTRIES[0]))
     with pytest.raises(UnplacedSettingError, match=r": version$"):
-        who_sets_page(PATHS)
+        who_sets_chapter(PATHS)
 
 
 def test_every_setting_says_what_it_means() -> None:
@@ -78,7 +76,7 @@ def test_every_setting_has_a_row() -> None:
         kind.__name__: len(meanings(kind)) for kind in (*sections(Policy), *sections(Override))
     }
     within = 4  # `contacts`, `scopes`, `work` and `without` have a row and a table.
-    tables = sum(text.count("\n## ") for text in PAGES.values())
+    tables = TABLES.count("\n### ")
     # A tag stands for two tables; of the document itself `mode`, `version` and
     # `two_people_for_policy` are rows.
     assert sum(kinds.values()) + kinds["TagMatch"] + 3 == len(ROWS) - len(FIGURES) - len(PROFILES)
@@ -117,12 +115,12 @@ def test_every_setting_has_a_row() -> None:
 )
 def test_a_row_holds_default_and_values(setting: dict[str, Any], row: str) -> None:
     """As the document would write them."""
-    assert f"| `one` {row} What it is. |" in pages(section("one", setting))["policy-judging.md"]
+    assert f"| `one` {row} What it is. |" in reference(section("one", setting))
 
 
-def test_a_section_that_no_page_holds_is_noticed() -> None:
+def test_a_section_that_no_chapter_holds_is_noticed() -> None:
     """A new one must be placed."""
     schema = section("one", {"type": "boolean", "default": True})
     schema["properties"] = {"fresh": schema["properties"]["idle"]}
     with pytest.raises(KeyError, match="fresh"):
-        pages(schema)
+        reference(schema)

@@ -11,7 +11,7 @@ import pytest
 from cli import governor, preflight
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+_, _, PAGE = (ROOT / "docs/runbook.md").read_text(encoding="utf-8").partition("\n## Symptoms\n")
 LINES = sorted(set(re.findall(r"`(governor [^`]+)`", PAGE)))
 ROWS = [
     row

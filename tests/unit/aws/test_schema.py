@@ -1,6 +1,6 @@
 """The shape of every stored record is recorded by the number of the schema: none changes unseen.
 
-`python -m tests.unit.aws.test_schema` records the present shapes; `docs/schema.md` says when.
+`python -m tests.unit.aws.test_schema` records the present shapes; `docs/state.md` says when.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def breaks(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 
 def test_every_shape_is_recorded() -> None:
-    """If this fails, a stored record has changed: docs/schema.md says what to do."""
+    """If this fails, a stored record has changed: docs/state.md says what to do."""
     recorded = json.loads(PATH.read_text())[str(SCHEMA)]
     assert recorded.get("latest", recorded["first"]) == shapes()
 

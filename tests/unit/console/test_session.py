@@ -295,7 +295,7 @@ def test_a_code_ends_the_session_before_it() -> None:
 
 
 def test_who_writes_the_table_opens_the_console_as_any_caller_where_no_issuer_is() -> None:
-    """A code is an item (docs/threats-aws.md). Where people sign in at an issuer, no code opens
+    """A code is an item (docs/threats.md). Where people sign in at an issuer, no code opens
     anything."""
     code, boss = "x" * 43, "arn:aws:iam::111122223333:user/boss"
     for issuer, status in (("", 303), ("https://issuer", 403)):

@@ -1,5 +1,5 @@
 """Somebody who writes the state table past the product: what they can do, and cannot
-(docs/threats-aws.md).
+(docs/threats.md).
 
 Such a person has the break-glass role, or has taken the policy off the table. Each test changes
 items as they would, and shows both sides.

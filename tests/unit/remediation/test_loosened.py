@@ -119,7 +119,7 @@ ELSEWHERE = {
     "caps.organization_actions_per_hour caps.account_actions_per_hour "
     "caps.owner_actions_per_hour": "how "
     "many of those that people have approved begin in one hour; no proof about this one",
-    "breaker": "a freeze is lifted by an operator, for what was asked before, too: docs/brakes.md",
+    "breaker": "a freeze is lifted by an operator, for what was asked before, too: docs/policy.md",
     "events": "what the governor does in an instance that EC2 takes back; no episode's step",
 }
 """Why it needs no comparison with what the policy said when the question was asked."""

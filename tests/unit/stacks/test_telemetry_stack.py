@@ -28,7 +28,7 @@ LEAN: dict[str, Any]
 CONFIGURATION, LEAN = map(json.loads, _CONFIGURATIONS)
 LEAN_MEASUREMENTS = LEAN["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"]
 MEASUREMENTS = CONFIGURATION["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"]
-PAGES = ("telemetry.md", "telemetry-reference.md", "interruptions.md")
+PAGES = ("telemetry.md", "interruptions.md")
 DOCUMENTATION = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES)
 PUBLISHED = {f"nvidia_smi_{name}" for name in MEASUREMENTS}
 PER_GPU = {*CONFIGURATION["metrics"]["append_dimensions"], "arch", "index", "name"}

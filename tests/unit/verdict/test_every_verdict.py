@@ -80,6 +80,6 @@ def test_a_verdict_is_given_with_its_reason(kind: VerdictKind) -> None:
 @pytest.mark.parametrize("kind", VerdictKind)
 def test_a_verdict_is_explained(kind: VerdictKind) -> None:
     """By its name on the page that says how the product works."""
-    page = (ROOT / "docs/how-it-works.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
 
     assert f"`{kind.value}`" in page

@@ -179,7 +179,7 @@ class Caller:
         raise SignInTooOld(
             "your sign-in does not say when you last proved who you are: sign in again, then do "
             "it. If this page comes back, ask your platform team to have the issuer send "
-            "auth_time (docs/sign-in.md)"
+            "auth_time (docs/console.md)"
         )
 
 

@@ -20,7 +20,7 @@ _OVER_BUDGET: Key = ("VERSION#in-force", "OVER-BUDGET")
 _PARAMETER: Key = ("VERSION#parameter", "POLICY")
 SCHEMA_KEY: Key = ("VERSION#items", "SCHEMA")
 SCHEMA = 1
-"""Raised whenever an earlier release could not read what this one stores: `docs/schema.md`."""
+"""Raised whenever an earlier release could not read what this one stores: `docs/state.md`."""
 
 
 class PolicyVersions(Store):
@@ -36,7 +36,7 @@ class PolicyVersions(Store):
         if stored > SCHEMA:
             raise CloudError(
                 f"the state table has items of schema {stored}, and this release reads up to "
-                f"{SCHEMA}: deploy the newer release again (docs/schema.md)"
+                f"{SCHEMA}: deploy the newer release again (docs/state.md)"
             )
         if stored < SCHEMA:
             self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))

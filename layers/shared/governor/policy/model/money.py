@@ -33,7 +33,7 @@ from governor.policy.model.names import FAMILY
 
 @dataclass(frozen=True, slots=True)
 class Prices(Section):
-    """Prices that the governor cannot read from AWS (prices.md). The defaults are those of
+    """Prices that the governor cannot read from AWS (money.md). The defaults are those of
     us-east-1."""
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
