@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
 BROWSER := .tools/browser/bin
+DOCS := .tools/docs/bin
 RELEASE := .tools/release/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
@@ -22,12 +23,12 @@ took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 missing_python := $(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv
+.PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots docs docs-serve check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-docs env-custodian env-checkov env-audit env-uv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv: env-%:
+env-project env-cloud env-sam env-browser env-release env-docs env-custodian env-checkov env-audit env-uv: env-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
@@ -71,8 +72,14 @@ screenshots: arguments env-project env-browser ## pages, mail and Slack message 
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 
-check: arguments env-project env-cloud env-sam env-release $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
+check: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
+
+docs: arguments env-docs ## the documentation as a site in build/docs, offline; fails on a dead link or anchor
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs build --strict
+
+docs-serve: arguments env-docs ## the documentation on http://127.0.0.1:8000, renewed when a page changes; goes on until Ctrl-C
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs serve --strict
 
 mutants: arguments env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
 	@$(VENV)/python -m scripts.mutants $(FILES)
@@ -101,6 +108,7 @@ fix: arguments env-project ## format and repair what can be repaired
 	$(VENV)/python -m scripts.forwarded_events
 	$(VENV)/python -m scripts.policy_reference
 	$(VENV)/python -m scripts.managers_reference
+	$(VENV)/python -m scripts.api_reference
 	$(VENV)/python -m scripts.simulate_example
 	$(VENV)/python -m scripts.scan_example
 

@@ -32,6 +32,7 @@ ENVIRONMENTS = {
     "custodian": (TOOLS / "custodian", "requirements/custodian.txt"),
     "browser": (TOOLS / "browser", "requirements/browser.txt"),
     "release": (TOOLS / "release", "requirements/release.txt"),
+    "docs": (TOOLS / "docs", "requirements/docs.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }
 WITH_PIP = frozenset({"project", "sam", "uv"})

@@ -9,6 +9,6 @@ pin() { # source, target, lowest Python
 }
 pin layers/shared/requirements.in layers/shared/requirements.txt 3.11
 pin requirements/publisher.in requirements/publisher.txt 3.9
-for name in project cloud sam checkov audit custodian browser release uv; do
+for name in project cloud sam checkov audit custodian browser release docs uv; do
   pin "requirements/$name.in" "requirements/$name.txt" 3.11
 done

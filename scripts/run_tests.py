@@ -60,7 +60,7 @@ RIGHTS = (
 """The test that every right is used needs all use cases in its own process (tests/rights.py)."""
 BROWSER = "tests/browser"
 BROWSER_PYTHON = ROOT / ".tools" / "browser" / "bin" / "python"
-CHECKS = ("lint", "types", "imports", "template", "workflows")
+CHECKS = ("lint", "types", "imports", "template", "workflows", "docs")
 """Checks that are no tests, by their names in the Makefile."""
 CHECKS_GROUP = "checks"
 _CLOSING = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The docs hold what they promise: short pages, lines that fit, links that lead somewhere."""
+"""The docs hold what they promise: lines that fit, links that lead somewhere."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ def test_lines_fit(page: Path) -> None:
     assert [] == [
         line for line in prose if len(line) > MOST_CHARACTERS and not line.startswith("|")
     ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_headings_differ(page: Path) -> None:
+    """A link to a heading leads to the first of its name."""
+    titles = re.findall(r"^#+ (.*)$", _prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+
+    assert [] == sorted({title for title in titles if titles.count(title) > 1})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -23,6 +23,7 @@ RUN_BY = {
     "make deploy": "unit/test_deploy.py::test_make_hands_every_variable_on",
     "make check": "unit/test_run_tests.py::",
     "make env-project": "unit/test_environment.py::",
+    "make docs": "unit/test_docs_site.py::test_no_page_loads_anything_from_elsewhere",
     "governor advice": "unit/test_advice_command.py::test_the_weeks_of_an_account_become_advice",
     "governor approvals list": f"{LINE}::test_a_question_is_listed_shown_and_approved",
     "governor doctor": f"{LINE}::test_doctor_says_that_the_deploy_worked",

@@ -258,7 +258,7 @@ def test_what_make_check_installs_before_it_starts_is_what_its_units_need() -> N
     makefile = (ROOT / "Makefile").read_text()
 
     (needs,) = re.findall(r"^check: (.*?) ##", makefile, re.MULTILINE)
-    assert {"env-project", "env-cloud", "env-sam", "env-release"} <= set(needs.split())
+    assert {"env-project", "env-cloud", "env-sam", "env-release", "env-docs"} <= set(needs.split())
     assert "$(if $(shell command -v chromium),env-browser)" in needs
 
 
