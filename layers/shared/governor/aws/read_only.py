@@ -25,8 +25,16 @@ class ReadOnlyClients(Clients):
     Operations are named as IAM names them, such as `ec2:DescribeInstances`.
     """
 
-    def __init__(self, operations: Collection[str], policy: str, region: str | None = None) -> None:
-        """`policy` is the session policy, as JSON, of all roles that are assumed. No client is made
+    def __init__(
+        self,
+        operations: Collection[str],
+        policy: str,
+        region: str | None = None,
+        *,
+        loader: Any = None,
+    ) -> None:
+        """`policy` is the session policy, as JSON, of all roles that are assumed. `loader` has the
+        descriptions of the services; without one, the first session's is used. No client is made
         yet."""
         super().__init__(region, policy)
         self._allowed = frozenset(operations)
@@ -34,15 +42,14 @@ class ReadOnlyClients(Clients):
         self._metrics_requested = 0
         self._counting = threading.Lock()
         self._is_interrupted = False
-        self._loader: Any = None
+        self._loader = loader
         self._one_sts: Any = None
 
     def renewed(self) -> ReadOnlyClients:
         """Return clients with the same list and policy that know no session and counted no call.
         They share the descriptions of the services, which take seconds to read."""
-        clients = ReadOnlyClients(self._allowed, self._session_policy or "", self._region)
-        clients._loader = self._loader
-        return clients
+        policy = self._session_policy or ""
+        return ReadOnlyClients(self._allowed, policy, self._region, loader=self._loader)
 
     @property
     def calls(self) -> Mapping[str, int]:
