@@ -24,7 +24,7 @@ from governor.aws.dynamodb import DynamoTable
 from governor.core.documents import csv_text, plain
 from governor.core.errors import GovernorError, PolicyError
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, money, plural, printable
+from governor.core.units import Usd, UtcDatetime, money, plural, printable
 from governor.fleet.rules.kept import COLUMNS as KEPT_COLUMNS
 from governor.fleet.rules.kept import KeptList
 from governor.fleet.store import Fleet
@@ -32,6 +32,8 @@ from governor.money.messages import report_alert
 from governor.money.model.found import FoundWaste
 from governor.money.report_savings import Books, Reader
 from governor.money.rules.cost import month_end, month_of, parse_month
+from governor.money.rules.jobs import COLUMNS as JOB_COLUMNS
+from governor.money.rules.jobs import JobKind
 from governor.money.rules.report import COLUMNS, Report
 from governor.money.store.ledger import Ledger
 from governor.notify.compose import message_of
@@ -58,6 +60,13 @@ _KEPT_COLUMNS = (
     Column("measured", longest=12),
     Column("USD a month", longest=12, is_number=True),
 )
+_JOB_COLUMNS = (
+    Column("project", longest=20, wraps=True),
+    Column("job", longest=32, wraps=True),
+    Column("USD", longest=14, is_number=True),
+    Column("idle, USD", longest=14, is_number=True),
+    Column("idle", longest=7, is_number=True),
+)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -65,15 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     start = _month(arguments.month or month_of(now), now)
     chosen = "json" if arguments.json else arguments.format
     reader = Reader(arguments.account, arguments.owner, arguments.project)
-    can_show_own_cost = chosen in ("table", "json") and not any(reader)
-    if arguments.own_cost and not can_show_own_cost:
-        raise CommandError("--own-cost goes with the table or the json of everything")
-    if arguments.kept and arguments.ungoverned:
-        raise CommandError("--kept and --ungoverned are lists of their own: ask for one of them")
-    if arguments.ungoverned and (chosen == "html" or arguments.month or arguments.own_cost):
-        raise CommandError("--ungoverned is about now: it goes with table, csv or json alone")
-    if arguments.kept and (chosen == "html" or arguments.month or arguments.own_cost):
-        raise CommandError("--kept is about now: it goes with table, csv or json alone")
+    _refuse_contradictions(arguments, chosen, reader)
     stack = Stack(arguments.stack_name, aws.session())
     with Progress("reading the ledger") as progress:
         policy = _policy(arguments.stack_name, stack)
@@ -96,8 +97,27 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.ungoverned:
         print(shown_found(report.found, chosen), end="")
         return
+    if arguments.jobs:
+        print(shown_jobs(report, chosen), end="")
+        return
     alert = alert_of(report, stack.hub, reader, now)
     print(shown(report, chosen, alert, own), end="")
+
+
+def _refuse_contradictions(arguments: argparse.Namespace, chosen: str, reader: Reader) -> None:
+    """Refuse options that do not go together. Raises: CommandError."""
+    can_show_own_cost = chosen in ("table", "json") and not any(reader)
+    if arguments.own_cost and not can_show_own_cost:
+        raise CommandError("--own-cost goes with the table or the json of everything")
+    lists_wanted = sum((arguments.kept, arguments.ungoverned, arguments.jobs))
+    if lists_wanted > 1:
+        raise CommandError("--kept, --ungoverned and --jobs are lists of their own: choose one")
+    if arguments.ungoverned and (chosen == "html" or arguments.month or arguments.own_cost):
+        raise CommandError("--ungoverned is about now: it goes with table, csv or json alone")
+    if arguments.kept and (chosen == "html" or arguments.month or arguments.own_cost):
+        raise CommandError("--kept is about now: it goes with table, csv or json alone")
+    if arguments.jobs and (chosen == "html" or arguments.own_cost):
+        raise CommandError("--jobs goes with table, csv or json alone, without --own-cost")
 
 
 def _month(text: str, now: UtcDatetime) -> UtcDatetime:
@@ -185,6 +205,45 @@ def _found_lines(found: FoundWaste) -> list[str]:
             if values["command"]:
                 lines.append(f"{'':14}  {values['command']}")
     return [*lines, *(f"Not read: {text}" for text in found.not_read)]
+
+
+def shown_jobs(report: Report, chosen: str) -> str:
+    """Return the costs by project and job as `table`, `csv` or `json`."""
+    match chosen:
+        case "csv":
+            return csv_text(JOB_COLUMNS, report.job_rows)
+        case "json":
+            document = {
+                "month": month_of(report.start),
+                "projects": [project.document for project in report.projects],
+            }
+            return f"{json.dumps(document, indent=2, default=plain)}\n"
+        case _:
+            return "".join(f"{line}\n" for line in _jobs_table(report))
+
+
+def _jobs_table(report: Report) -> list[str]:
+    """Return the lines of a table with each project, followed by its jobs, and below it the reasons
+    why costs have no job."""
+    if not report.projects:
+        return [f"No costs were counted in {month_of(report.start)}."]
+    rows = []
+    notes = []
+    for project in report.projects:
+        rows.append((project.project, "all", *_job_amounts(project.usd, project.idle_usd)))
+        for job in project.jobs:
+            name = job.name if job.kind is JobKind.NAMED else f"({job.name})"
+            rows.append(("", name, *_job_amounts(job.usd, job.idle_usd)))
+            if job.note:
+                notes.append(printable(f"{project.project}, {job.name}: {job.note}."))
+    return [table_text(_JOB_COLUMNS, rows), "", *notes]
+
+
+def _job_amounts(usd: Usd, idle_usd: Usd) -> tuple[str, str, str]:
+    """Return the cells of a cost, of its idle part, and of the share of that part; the share is
+    empty if there is no cost."""
+    share = f"{money(100 * idle_usd / usd, 0)}%" if usd else ""
+    return money(usd), money(idle_usd), share
 
 
 def _kept_table(kept: KeptList) -> list[str]:

@@ -28,4 +28,5 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--ungoverned", action="store_true", help="list what the daily scan found, instead"
     )
+    command.add_argument("--jobs", action="store_true", help="list the cost by job, instead")
     command.set_defaults(run=later("cli.report", "run"))

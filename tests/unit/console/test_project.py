@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -13,7 +15,8 @@ from governor.approvals.model.terms import Scope
 from governor.console.page import Caller, Page
 from governor.console.views.project import project, projects
 from governor.core.errors import NotFound
-from governor.fleet.model import Share
+from governor.fleet.model import DayCosts, JobKey, Share
+from governor.fleet.store import replace_day_write
 from governor.money.rules.cost import DAY, Meter, month_end
 from governor.policy.model.money import Budget
 from governor.policy.model.policy import Policy
@@ -123,3 +126,81 @@ def test_a_project_of_which_nothing_is_seen_is_not_found() -> None:
     for who, name in ((OWNER, "llm"), (caller(), "none")):
         with pytest.raises(NotFound):
             show(world_with(5), who, name)
+
+
+def jobs_world() -> ConsoleWorld:
+    """A project whose cost of today is split by job, with an older day that has no jobs."""
+    world = world_with(0)
+    day = DayCosts(NOW.date(), TARGETS[0].account, TARGETS[0].region).plus(
+        {
+            JobKey("ml-team", "vision", "=1+1"): Share(Decimal("30.004"), idle=Decimal("10.003")),
+            JobKey("ml-team", "vision", "<script>🚀"): Share(Decimal("20.004")),
+            JobKey("rivals", "vision", "secret"): Share(Decimal(500)),
+            JobKey("ml-team", "vision", None): Share(Decimal("5.004")),
+            JobKey("ml-team", "llm", "other"): Share(Decimal(70)),
+        }
+    )
+    world.table.write(replace_day_write(day))
+    early = {("ml-team", "vision"): Share(Decimal("9.004"))}
+    costs = DayCosts(NOW.date() - DAY, TARGETS[0].account, TARGETS[0].region, early, jobs=None)
+    world.table.write(replace_day_write(costs))
+    return world
+
+
+def test_the_cost_of_a_project_is_shown_by_job() -> None:
+    """The rows add up to what was spent, in JSON, in CSV and on the page; what has no job says
+    why."""
+    world = jobs_world()
+    shown = html(project, world, OWNER, name="vision")
+    page = show(world, OWNER)
+    document: Any = page.document
+
+    spent = sum(Decimal(str(job["usd"])) for job in document["jobs"])
+    assert Decimal("74.02") == spent == document["spent_usd"].quantize(Decimal("0.01"))
+    assert ["=1+1", "<script>🚀", "no job named"] == [job["job"] for job in document["jobs"]]
+    rows = list(csv.DictReader(io.StringIO(page.tables[1].csv, newline="")))
+    assert spent == sum(Decimal(row["x_CostUsd"]) for row in rows)
+    assert "'=1+1" == rows[0]["x_Job"]
+    for text in ("40.01", "20.00", "14.01", "74.02", "$9.00 of it is from days before jobs"):
+        assert text in shown
+    assert "<script>🚀" not in shown
+    assert "secret" not in shown
+    assert "vision.csv?table=jobs" in shown
+
+
+def test_what_is_metered_before_days_were_stored_has_no_job() -> None:
+    """So that the rows add up to the sum of the month."""
+    world = jobs_world()
+    meter = Meter(TARGETS[1], "2026-11", NOW, {"vision": Decimal(1000)})
+    world.state.bring_forward(meter, None)
+    document: Any = show(world).document
+
+    spent = sum(Decimal(str(job["usd"])) for job in document["jobs"])
+    assert Decimal(1000) == spent == document["spent_usd"]
+    no_job = document["jobs"][-1]
+    assert "from days before jobs were counted" in no_job["note"]
+
+
+def test_many_jobs_are_shortened_to_rows_that_still_add_up() -> None:
+    """The page names 25, the CSV all of them."""
+    world = world_with(0)
+    shares = {
+        JobKey("ml-team", "vision", f"job-{number}"): Share(Decimal("1.005"))
+        for number in range(30)
+    }
+    day = DayCosts(NOW.date(), TARGETS[0].account, TARGETS[0].region).plus(shares)
+    world.table.write(replace_day_write(day))
+    shown = html(project, world, name="vision")
+
+    assert "5 more jobs" in shown
+    assert 25 == shown.count("<bdi>job-")
+    assert 30 == len(show(world).tables[1].rows)
+
+
+def test_a_project_that_names_no_job_has_no_table_of_jobs() -> None:
+    """JSON and CSV have one row."""
+    world = world_with(500)
+    document: Any = show(world).document
+
+    assert "Cost by job" not in html(project, world, name="vision")
+    assert ["no job named"] == [job["job"] for job in document["jobs"]]

@@ -117,6 +117,7 @@ def test_a_copy_lies_where_tools_find_it() -> None:
     assert (["2026-11"], []) == (night.copied, night.problems)
     assert {
         "savings/month=2026-11/savings.csv",
+        "jobs/month=2026-11/jobs.csv",
         "ungoverned/month=2026-11/ungoverned.csv",
     } == world.bucket.kept.keys()
     text = world.bucket.kept["savings/month=2026-11/savings.csv"]

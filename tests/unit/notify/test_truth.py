@@ -59,6 +59,7 @@ from governor.limits.model.breaker import BreakerState
 from governor.money.messages import budget_alert, report_alert
 from governor.money.rules.cost import ProjectCost, marginal_price
 from governor.money.rules.forecast import Forecast
+from governor.money.rules.jobs import CountedCost
 from governor.money.rules.report import report
 from governor.notify.compose import message_of
 from governor.notify.contract import parse_queued
@@ -1086,7 +1087,12 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "report": (
         report_alert(
             report(
-                [make_entry()], [Share(idle=Decimal("30.4"))], MONTH, NOW, NOW, timedelta(days=30)
+                [make_entry()],
+                [CountedCost("vision", "eval", Share(idle=Decimal("30.4")))],
+                MONTH,
+                NOW,
+                NOW,
+                timedelta(days=30),
             ),
             "month-2026-11",
             TARGET,
@@ -1101,6 +1107,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             "In cash that is between $0.00 and $408",
             "Provisional until December 15",
             "Saved by project: vision $408",
+            "Cost by job of vision, $30.40: eval $30.40 (100% idle)",
         ),
     ),
     "freeze": (

@@ -188,8 +188,9 @@ def replace_day_write(costs: DayCosts) -> Write:
         "region": costs.region,
         "day": f"{day}",
         "shares": shares[0],
-        "jobs": jobs,
     }
+    if costs.jobs is not None:
+        document["jobs"] = jobs
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
 

@@ -20,12 +20,15 @@ from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeptList
 from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.money.rules.forecast import Forecast
+from governor.money.rules.jobs import ProjectJobs
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import GROUPS, GroupSum, Report
 from governor.verdict.model import Family, known_kind
 
 _MOST_NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
+_PROJECTS_BY_JOB = 5
+"""Projects whose jobs are in the text, the most expensive first."""
 _LEAST_USED = 3
 """Instances with low utilization named in the text."""
 
@@ -204,6 +207,7 @@ def report_alert(
         words["stays_unpriced"] = plural(
             found.kept.unpriced, "instance of unknown price is", "instances of unknown price are"
         )
+    words["jobs"] = _jobs_lines(found.projects)
     words["ungoverned"] = None
     if is_month:
         words["ungoverned"] = [
@@ -226,6 +230,24 @@ def _staying(kept: KeptList) -> list[str]:
         number = plural(kept_sum.instances, "instance")
         amount = usd(kept_sum.usd_per_month)
         lines.append(f"{kept_sum.words}: {number}, {amount} a month, {kept_sum.measured}")
+    return lines
+
+
+def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
+    """Return a line for each of the five most expensive projects that name a job: `vision,
+    $1,234.56: finetune $1,000.00 (12% idle), no job named $234.56 (100% idle)`. Its amounts add
+    up. Empty if no project names one."""
+    lines = []
+    with_jobs = [project for project in projects if project.names_a_job]
+    for project in with_jobs[:_PROJECTS_BY_JOB]:
+        texts = []
+        for job in project.shortened(_MOST_NAMED):
+            idle = "" if job.idle_percent is None else f" ({money(job.idle_percent, 0)}% idle)"
+            texts.append(f"{job.name} ${money(job.usd)}{idle}")
+        lines.append(f"{project.project}, ${money(project.usd)}: {', '.join(texts)}")
+    left_out = len(with_jobs) - _PROJECTS_BY_JOB
+    if left_out > 0:
+        lines.append(f"{plural(left_out, 'more project')}: bin/governor report --jobs")
     return lines
 
 

@@ -21,13 +21,15 @@ from governor.core.errors import GovernorError
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, money
-from governor.fleet.model import DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.model import DayCosts, FleetPage, FleetRow
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.store import Fleet
 from governor.money.messages import report_alert
 from governor.money.model.found import FoundWaste
 from governor.money.model.ledger import LedgerEntry, Statement
 from governor.money.rules.cost import DAY, month_end, month_start, months, parse_month
+from governor.money.rules.jobs import COLUMNS as JOB_COLUMNS
+from governor.money.rules.jobs import CountedCost
 from governor.money.rules.ledger import PROVISIONAL, is_provisional, statement_of
 from governor.money.rules.report import COLUMNS, Report, report
 from governor.money.store.ledger import Ledger
@@ -146,8 +148,8 @@ class ReportSavings:
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
-        """Compare a month (`yyyy-mm`) with its last statement, store a new statement, and store a
-        copy of the month as CSV for other tools.
+        """Compare a month (`yyyy-mm`) with its last statement, store a new statement, and store
+        copies of the month as CSV for other tools: its savings, and its costs by job.
 
         Totals that have changed since the last statement become a problem of the night. Raises:
         CloudError.
@@ -164,6 +166,7 @@ class ReportSavings:
         )
         savings = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
+        self.reports.keep(f"jobs/month={month}/jobs.csv", csv_text(JOB_COLUMNS, savings.job_rows))
         if now < month_end(start):
             found = savings.found
             copy = csv_text(found.columns, found.rows)
@@ -219,9 +222,9 @@ class Books:
             entries += self._entries[month]
         return entries
 
-    def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield the costs of the days (UTC) from `start` to before `end`, one share for each day,
-        account, owner and project. Raises: CloudError."""
+    def counted(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, CountedCost]]:
+        """Yield the costs of the days (UTC) from `start` to before `end`, one amount for each day,
+        account, owner, project and job. Raises: CloudError."""
         first_day = start.date()
         # The day of `end` itself does not count if `end` is midnight.
         last_day = (end - timedelta(microseconds=1)).date()
@@ -231,8 +234,10 @@ class Books:
             for costs in self._days[month]:
                 if costs.day < first_day or costs.day > last_day:
                     continue
-                for (owner, project), share in costs.shares.items():
-                    yield Whose(costs.account, owner, project), share
+                is_before_jobs = costs.jobs is None
+                for key, share in costs.by_job():
+                    cost = CountedCost(key.project, key.job, share, is_before_jobs)
+                    yield Whose(costs.account, key.owner, key.project), cost
 
     def kept(self, now: UtcDatetime, reader: Reader) -> KeptList:
         """Return what stays because of something now, of what `reader` sees. Raises: CloudError."""
@@ -253,10 +258,10 @@ class Books:
         for entry in self.entries(start - self.counts_for, end):
             if reader.sees(_whose(entry)):
                 entries.append(entry)
-        shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
+        counted = [cost for whose, cost in self.counted(start, end) if reader.sees(whose)]
         kept = self.kept(now, reader)
         found = self.found(now, reader.sees_resource)
-        return report(entries, shares, start, end, now, self.counts_for, kept, found)
+        return report(entries, counted, start, end, now, self.counts_for, kept, found)
 
 
 def _whose(entry: LedgerEntry) -> Whose:
@@ -278,7 +283,7 @@ def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Rea
     for entry in books.entries(period.start - books.counts_for, period.end):
         owners.add(entry.owner)
         projects.add(entry.project)
-    for whose, _ in books.shares(period.start, period.end):
+    for whose, _ in books.counted(period.start, period.end):
         owners.add(whose.owner)
         projects.add(whose.project)
     for owner in sorted(owners & ownership.contacts.keys()):

@@ -22,10 +22,11 @@ from governor.console.views.addresses import project_href
 from governor.core import units
 from governor.core.instance import Target, tag_command
 from governor.core.units import Usd, UtcDatetime, left, plural, sentence
-from governor.fleet.model import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.fleet.model import AMOUNTS, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
+from governor.money.rules.jobs import CountedCost
 from governor.scan.snapshot import Ungoverned, ungoverned
 from governor.verdict.model import NOTES, Family, known_kind
 
@@ -250,13 +251,29 @@ def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date
     """Yield what was spent on the days from `first` to `last` (UTC) of what the caller may see: the
     day, the project, and the costs by part. Raises: CloudError."""
     sees = request.scope.sees
+    for costs in _stored_days(request, first, last):
+        for (owner, project), share in costs.shares.items():
+            if sees(costs.account, project, owner):
+                yield costs.day, project, share
+
+
+def counted(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date, CountedCost]]:
+    """Yield what `shares` yields, by job. Raises: CloudError."""
+    sees = request.scope.sees
+    for costs in _stored_days(request, first, last):
+        is_before_jobs = costs.jobs is None
+        for key, share in costs.by_job():
+            if sees(costs.account, key.project, key.owner):
+                yield costs.day, CountedCost(key.project, key.job, share, is_before_jobs)
+
+
+def _stored_days(request: ViewRequest, first: date, last: date) -> Iterator[DayCosts]:
+    """Yield the stored days from `first` to `last` (UTC) of all targets. Show no amount of them
+    that the caller may not see. Raises: CloudError."""
     for month in months(_midnight(first), _midnight(last)):
         for costs in request.reader.fleet_store.days(month, first):
-            if costs.day > last:
-                continue
-            for (owner, project), share in costs.shares.items():
-                if sees(costs.account, project, owner):
-                    yield costs.day, project, share
+            if costs.day <= last:
+                yield costs
 
 
 def total(shares_to_add: Sequence[Share]) -> Share:

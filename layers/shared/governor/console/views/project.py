@@ -18,11 +18,14 @@ from governor.console.views import charts, figures
 from governor.core.errors import NotFound
 from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import Share
+from governor.money.rules import jobs
 from governor.money.rules.cost import DAY, cost_between, month_end, month_of, month_start
 from governor.money.rules.forecast import PAST, forecast
+from governor.money.rules.jobs import CountedCost, JobCost, ProjectJobs, costs_by_job
 from governor.verdict.model import Family
 
 _INSTANCES_LISTED = 25
+_JOBS_LISTED = 25
 _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "budget_usd")
 
 
@@ -39,6 +42,8 @@ class Spending:
     """Spent on days of the month for which only a sum is stored."""
     past: Mapping[date, Usd]
     """The cost of each day, for a forecast."""
+    counted: Sequence[CountedCost]
+    """The costs of `days` by job."""
 
     @property
     def share(self) -> Share:
@@ -51,6 +56,16 @@ class Spending:
         """Return the cost of the month so far, in USD, with the days for which only a sum is
         stored."""
         return self.before_days + self.share.total
+
+    @property
+    def by_job(self) -> ProjectJobs:
+        """Return the cost of the month so far by job. Days for which only a sum is stored have no
+        job."""
+        sum_of_days = Share(unmeasured=self.before_days)
+        [project_jobs] = costs_by_job(
+            [*self.counted, CountedCost(self.name, None, sum_of_days, is_before_jobs=True)]
+        )
+        return project_jobs
 
     @property
     def rate(self) -> figures.Rate:
@@ -120,6 +135,7 @@ def project(request: ViewRequest) -> Page:
     runs_out_at = spending.runs_out_at(now)
     by_past = forecast(spending.spent, spending.past, now)
     questions = _questions_of(request, spending.name)
+    by_job = spending.by_job
     day_documents = []
     for day, amount in zip(days_so_far, spent, strict=True):
         day_documents.append({"day": day, "spent_usd": amount})
@@ -132,6 +148,8 @@ def project(request: ViewRequest) -> Page:
             "runs_out": runs_out_at,
             "by_past": by_past,
             "chart": charts.lines(days, [("this-month", sums)], spending.budget),
+            "by_job": by_job,
+            "job_lines": _job_lines(by_job),
             "lines": figures.lines(request, rows[:_INSTANCES_LISTED]),
             "questions": questions,
         },
@@ -148,9 +166,21 @@ def project(request: ViewRequest) -> Page:
             "fleet": spending.rate,
             "idle": figures.rate(idle_rows),
             "days": day_documents,
+            "jobs": by_job.document["jobs"],
         },
-        tables=(figures.table("instances", rows),),
+        tables=(
+            figures.table("instances", rows),
+            Table("jobs", jobs.COLUMNS, jobs.rows_of([by_job], month_start(now), now)),
+        ),
     )
+
+
+def _job_lines(by_job: ProjectJobs) -> list[JobCost]:
+    """Return the rows of the table of jobs, which add up to the project; empty if the project names
+    no job."""
+    if not by_job.names_a_job:
+        return []
+    return list(by_job.shortened(_JOBS_LISTED))
 
 
 def _questions_of(request: ViewRequest, name: str) -> list[Row]:
@@ -177,7 +207,12 @@ def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
     rows_by_project: dict[str, list[Row]] = defaultdict(list)
     for row, page in request.governed:
         rows_by_project[row.project].append((row, page))
-    shares_by_project = _shares_by_day(request, first_day)
+    shares_by_project: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
+    counted_by_project: dict[str, list[CountedCost]] = defaultdict(list)
+    for day, cost in figures.counted(request, first_day, request.now.date()):
+        shares_by_project[cost.project][day].append(cost.share)
+        if day >= month_begins:
+            counted_by_project[cost.project].append(cost)
     metered_by_project = _metered(request)
     spendings = []
     for name in rows_by_project.keys() | shares_by_project.keys():
@@ -198,20 +233,10 @@ def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
                 budget=budget,
                 before_days=before_days,
                 past={day: share.total for day, share in share_by_day.items()},
+                counted=counted_by_project[name],
             )
         )
     return spendings
-
-
-def _shares_by_day(
-    request: ViewRequest, first_day: date
-) -> Mapping[str, Mapping[date, list[Share]]]:
-    """Return what was spent since that day of what the caller may see, by project and day; a
-    project or day without costs has an empty entry. Raises: CloudError."""
-    shares: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
-    for day, name, share in figures.shares(request, first_day, request.now.date()):
-        shares[name][day].append(share)
-    return shares
 
 
 def _metered(request: ViewRequest) -> Mapping[str, Usd]:

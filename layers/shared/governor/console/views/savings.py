@@ -13,6 +13,7 @@ from itertools import accumulate
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import addresses, charts, figures
 from governor.money.model.ledger import LedgerEntry
+from governor.money.rules import jobs
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import COLUMNS, GROUPS, Report, report
@@ -35,11 +36,10 @@ def savings(request: ViewRequest) -> Page:
     month_before = month_start(start - DAY)
     entries = figures.ledger_in(request, month_before, end)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
-    shares = [share for _, _, share in figures.shares(request, days[0], days[-1])]
-    costs = figures.total(shares)
+    costs = [cost for _, cost in figures.counted(request, days[0], days[-1])]
     kept = figures.kept(request)
     found = found_waste(figures.found_by_scans(request))
-    month_report = report(entries, [costs], start, end, now, counts_for, kept, found)
+    month_report = report(entries, costs, start, end, now, counts_for, kept, found)
     table = Table("savings", COLUMNS, month_report.rows)
     this_month = {"month": f"{start:%Y-%m}"}
     month_name = f"{start:%B %Y}"
@@ -73,7 +73,11 @@ def savings(request: ViewRequest) -> Page:
             "csv": addresses.with_query("/savings.csv", this_month),
         },
         document={"month": f"{start:%Y-%m}", **month_report.document},
-        tables=(table, Table("ungoverned", found.columns, found.rows)),
+        tables=(
+            table,
+            Table("jobs", jobs.COLUMNS, month_report.job_rows),
+            Table("ungoverned", found.columns, found.rows),
+        ),
     )
 
 

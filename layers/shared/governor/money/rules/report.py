@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from governor.core.units import Usd, UtcDatetime
 from governor.episode.model.episode import Outcome
-from governor.fleet.model import Share
+from governor.fleet.model import AMOUNTS, Share
 from governor.fleet.rules.kept import NOTHING_KEPT, KeptList
 from governor.money.model.found import NOTHING_FOUND, FoundWaste
 from governor.money.model.ledger import LedgerEntry, Saved
+from governor.money.rules import jobs
 from governor.money.rules.cost import month_of
+from governor.money.rules.jobs import CountedCost, ProjectJobs, costs_by_job
 from governor.money.rules.ledger import is_provisional, sum_saved
 
 # The groups by which a report sums up, each with the member that an entry belongs to.
@@ -130,6 +132,8 @@ class Report:
     """The list of what stays because of something now, whatever the time of the report is."""
     found: FoundWaste = NOTHING_FOUND
     """The last scans of what is not governed. No other amount of the report includes theirs."""
+    projects: tuple[ProjectJobs, ...] = ()
+    """The costs by project and job, the most expensive project first."""
 
     @property
     def steps(self) -> list[Step]:
@@ -177,10 +181,16 @@ class Report:
         return tuple(self._row(line) for line in self.lines)
 
     @property
+    def job_rows(self) -> tuple[tuple[object, ...], ...]:
+        """Return a row with the values of `jobs.COLUMNS` for each job of each project, the most
+        expensive project first; empty without costs."""
+        return jobs.rows_of(self.projects, self.start, self.end)
+
+    @property
     def document(self) -> dict[str, object]:
         """Return the report as a document of records and amounts, ready to be written as JSON: its
-        net saving, its steps, the sums by each group of `GROUPS`, what is kept now, the sums of
-        what is not governed, and its `entries` by column."""
+        net saving, its steps, the sums by each group of `GROUPS`, what is kept now, the costs of
+        its `projects` by job, the sums of what is not governed, and its `entries` by column."""
         document: dict[str, object] = {
             "is_provisional": self.provisional,
             "net_usd": self.saved.net_usd,
@@ -191,6 +201,7 @@ class Report:
             sums = [{group: member.name, "net_usd": member.net_usd} for member in self.by(group)]
             document[f"by_{group}"] = sums
         document["kept"] = self.kept.document
+        document["projects"] = [project.document for project in self.projects]
         document["ungoverned"] = self.found.summary
         document["entries"] = [dict(zip(COLUMNS, row, strict=True)) for row in self.rows]
         return document
@@ -235,7 +246,7 @@ class Report:
 
 def report(
     entries: Sequence[LedgerEntry],
-    shares: Iterable[Share],
+    counted: Sequence[CountedCost],
     start: UtcDatetime,
     end: UtcDatetime,
     now: UtcDatetime,
@@ -246,7 +257,7 @@ def report(
     """Return the report of the time from `start` to before `end`: a month, or any other time.
 
     Its lines are those of the `entries` that were booked before `end` and still counted at `start`.
-    `shares` are the costs of that time. An action's saving counts for `counts_for` after it. The
+    `counted` are the costs of that time. An action's saving counts for `counts_for` after it. The
     report is provisional while costs of its last month may still change at `now`. `kept` is what
     stays because of something now, and `found` what the last scans found that is not governed.
     """
@@ -264,8 +275,17 @@ def report(
         counts_for=counts_for,
         saved=sum_saved(entries, start, end, counts_for),
         lines=tuple(lines),
-        costs=sum(shares, Share()),
+        costs=_total(counted),
         provisional=is_provisional(last_month, now),
         kept=kept,
         found=found,
+        projects=costs_by_job(counted),
     )
+
+
+def _total(counted: Iterable[CountedCost]) -> Share:
+    """Return the sum of these costs by part; all zero if there are none. They are added part by
+    part, which is fast: there may be tens of thousands."""
+    amounts_of_costs = [AMOUNTS(cost.share) for cost in counted]
+    sums = [sum(amounts, Decimal(0)) for amounts in zip(*amounts_of_costs, strict=True)]
+    return Share(*sums)
