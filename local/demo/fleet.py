@@ -116,7 +116,7 @@ def demo_fleet() -> tuple[Member, ...]:
             "a training job on all GPUs, on Spot capacity",
             lifecycle="spot",
             spot_request_type="one-time",
-            tags=owner,
+            tags={**owner, "Job": "resnet-pretrain"},
         ),
         Member(
             "notebook-1",
@@ -138,7 +138,7 @@ def demo_fleet() -> tuple[Member, ...]:
             "partly-idle",
             "one busy GPU of eight keeps the instance",
             agent="per-gpu",
-            tags=owner,
+            tags={**owner, "Job": "segment-finetune"},
         ),
         Member(
             "spot-once",
@@ -150,7 +150,7 @@ def demo_fleet() -> tuple[Member, ...]:
             "a one-time Spot instance cannot be stopped",
             lifecycle="spot",
             spot_request_type="one-time",
-            tags=owner,
+            tags={**owner, "Job": "nightly-eval"},
         ),
         Member(
             "spot-persistent",

@@ -32,6 +32,7 @@ from governor.fleet.model import (
     DayCosts,
     FleetPage,
     FleetRow,
+    JobKey,
     Share,
 )
 from governor.fleet.store import Fleet
@@ -73,7 +74,7 @@ def write_past(
     """Write it, for members by their ids; `person` gave the answers. Return how many stops are
     booked."""
     first = _hour(now - WEEKS)
-    spent: dict[date, dict[tuple[str, str], Share]] = defaultdict(dict)
+    spent: dict[date, dict[JobKey, Share]] = defaultdict(dict)
     stops = 0
     for instance_id, member in members.items():
         if not member.selected:
@@ -82,8 +83,9 @@ def write_past(
         for at, part in lived:
             if part is not None and part != _STOPPED:
                 usd = cost_between(_price(member), at, min(at + HOUR, now)).quantize(_MONEY)
-                shares, whose = spent[at.date()], _whose(member)
-                shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
+                shares = spent[at.date()]
+                key = JobKey(*_whose(member), job_of(member))
+                shares[key] = shares.get(key, Share()) + Share(**{part: usd})
         nights = list(_nights(lived, now - timedelta(minutes=member.launched_minutes_ago)))
         _book(table, target, instance_id, member, nights, person, now)
         stops += len(nights)
@@ -163,6 +165,11 @@ def _price(member: Member) -> Decimal:
 
 def _whose(member: Member) -> tuple[str, str]:
     return member.tags.get("Owner", UNASSIGNED), member.tags.get("Project", UNASSIGNED)
+
+
+def job_of(member: Member) -> str | None:
+    """Return the job that the tag of a member names; `None` if it has none."""
+    return member.tags.get("Job")
 
 
 def _nights(lived: list[tuple[datetime, str | None]], launched: datetime) -> Iterator[Night]:
@@ -302,12 +309,12 @@ def _day_before(member: Member, asked_at: datetime, now: datetime) -> History:
 def _count(
     ledger_store: Ledger,
     target: Target,
-    spent: Mapping[date, Mapping[tuple[str, str], Share]],
+    spent: Mapping[date, Mapping[JobKey, Share]],
     now: datetime,
 ) -> None:
     """The meter of each month beside its days, counted up to now."""
     for month, days in groupby(sorted(spent), key=lambda day: f"{day:%Y-%m}"):
-        costs = [DayCosts(day, target.account, target.region, spent[day]) for day in days]
+        costs = [DayCosts(day, target.account, target.region).plus(spent[day]) for day in days]
         usd: dict[str, Decimal] = defaultdict(Decimal)
         for cost in costs:
             for (_, project), share in cost.shares.items():

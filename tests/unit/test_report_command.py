@@ -18,6 +18,7 @@ from cli import aws, governor, report, times
 from governor.alerts.model import Alert
 from governor.console.formats import as_json
 from governor.console.views.kept import kept
+from governor.console.views.project import project
 from governor.console.views.savings import savings
 from governor.console.views.ungoverned import ungoverned
 from governor.fleet.model import FleetPage
@@ -210,6 +211,7 @@ def test_what_is_not_governed_is_the_same_in_every_format(
     assert {**before, "ungoverned": None} == {**after, "ungoverned": None}
 
     mail = "\n".join(alert.lines)
+    assert "Cost by job of vision, $" in mail.partition("Not governed, and in no figure above:")[0]
     assert "Not governed, and in no figure above:" in mail
     assert "$19,782 a month is wasted by 2 of 3 resources that are not governed" in mail
     assert "chat-poc (ml.g5.12xlarge, 4 x A10G) in 123456789012/us-east-1: $5,177 a month" in mail
@@ -320,6 +322,47 @@ def test_a_part_is_a_part(world: ConsoleWorld, capsys: pytest.CaptureFixture[str
     total = sum(Decimal(one["net_usd"]) for one in parts)
     assert abs(Decimal(whole["net_usd"]) - total) <= FINEST * len(parts)
     assert ("0", []) == (none["net_usd"], none["entries"])
+
+
+@pytest.mark.usefixtures("deployed")
+def test_the_cost_by_job_is_the_same_in_every_format(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo shows the jobs of one project; command, report and the page of the project have the
+    same cents, which add up to what it spent."""
+    listed = json.loads(printed(capsys, "--jobs", "--json"))
+    text = printed(capsys, "--jobs", "--format", "csv")
+    whole = json.loads(printed(capsys, "--json"))
+    page: Any = json.loads(as_json(200, project(world.asked(None, name="vision")).document).body)
+
+    [vision] = [one for one in listed["projects"] if one["project"] == "vision"]
+    assert whole["projects"] == listed["projects"]
+    assert page["jobs"] == vision["jobs"]
+    assert ["segment-finetune", "resnet-pretrain", "nightly-eval", "no job named"] == [
+        job["job"] for job in vision["jobs"]
+    ]
+    total = sum(Decimal(job["usd"]) for job in vision["jobs"])
+    assert Decimal(vision["usd"]) == total == round(Decimal(page["spent_usd"]), 2)
+    assert page["idle_usd"] != "0"
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [job["usd"] for job in vision["jobs"]] == [
+        row["x_CostUsd"] for row in rows if row["x_Project"] == "vision"
+    ]
+    table = printed(capsys, "--jobs")
+    assert "(no job named)" in table
+    assert max(len(line) for line in table.splitlines()) <= 110
+
+
+@pytest.mark.parametrize(
+    "extra", [["--kept"], ["--ungoverned"], ["--own-cost"], ["--format", "html"]]
+)
+@pytest.mark.usefixtures("deployed")
+def test_the_list_of_jobs_goes_with_no_other_list(
+    extra: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mail's HTML has the jobs of the largest projects already."""
+    assert 0 != governor.main(["report", "--jobs", *extra])
+    assert "--jobs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
