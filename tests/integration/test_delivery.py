@@ -263,7 +263,7 @@ def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage
     stranger = stage.personal(link, "carol@example.com")
     assert 403 == decide(stranger, "approve", typed_instance_id=instance_id)[0]
 
-    told = await_mail(stage, instance_id, "bob@example.com", "one of two approved")
+    told = await_mail(stage, instance_id, "bob@example.com", "a second person approves")
     assert "alice@example.com approved" in told["BodyText"]
     assert 2 == len(await_received(stage, "slack", instance_id, 2))
     assert 303 == decide(link_in(stage, told), "approve", typed_instance_id=instance_id)[0]

@@ -8,8 +8,9 @@ from governor.approvals.messages.consequence import consequence
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.web.api import question_document
+from governor.web.pages import Form, Visitor, digest_page
 from tests.builders import NOW
-from tests.unit.web.test_site import ID, LATER, World
+from tests.unit.web.test_site import ALICE, ID, LATER, World
 
 
 @pytest.mark.parametrize("people", [1, 2])
@@ -48,3 +49,14 @@ def test_a_question_that_is_over_has_no_consequence() -> None:
 
     assert question_document(world.site.show(ID))["silence"] is None
     assert "If nobody answers" not in world.get().body
+
+
+def test_a_list_of_questions_says_the_same_where_silence_acts() -> None:
+    """Its row said neither when nor in which zone."""
+    world = World(acts=True, zone="Europe/Berlin")
+    view = world.site.show(ID)
+    form = Form(Visitor("", ALICE, ALICE), "csrf", "/q/1")
+    page = digest_page([view, view], ["a", "b"], form)
+
+    assert f'<span class="acts">{consequence(view.episode, LATER, NOW).sentence}</span>' in page
+    assert "not before Sat 13:02 Berlin" in page

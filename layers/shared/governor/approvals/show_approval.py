@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from governor.alerts.delivery import Delivery
 from governor.alerts.store import Deliveries
+from governor.approvals.messages.consequence import consequence_of_question
 from governor.approvals.messages.sentences import IdleText, idle_text
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.approval import can_hold, can_hold_late
@@ -83,6 +84,12 @@ class ApprovalView:
         if usd_per_hour is None:
             return None
         return usd_per_hour * 24
+
+    @property
+    def silence(self) -> str:
+        """Return what happens to the instance if nobody answers the open question, and when, as its
+        messages say it."""
+        return consequence_of_question(self.episode, self.approval, self.now).sentence
 
     @property
     def is_question(self) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from governor.approvals.decide import Decide
-from governor.approvals.messages.consequence import consequence_of_question
 from governor.approvals.messages.sentences import (
     cost_lines,
     launched_text,
@@ -300,7 +299,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         **brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
-        "silence": _silence(view),
+        "silence": view.silence if view.can_decide else None,
         "held": held,
         "cost": list(cost_lines(episode)),
         "plan": list(plan_lines(episode)),
@@ -317,14 +316,6 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "void_reason": approval.void_reason,
         **_outcome_fields(episode),
     }
-
-
-def _silence(view: ApprovalView) -> str | None:
-    """Return what happens to the instance if nobody answers, as messages and pages say it; `None`
-    if the question is not open."""
-    if not view.can_decide:
-        return None
-    return consequence_of_question(view.episode, view.approval, view.now).sentence
 
 
 def _answer_fields(approval: Approval) -> dict[str, str | None]:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
-from governor.approvals.messages.consequence import consequence, consequence_of_question
+from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
@@ -134,7 +134,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),
         latest=_latest(view),
-        silence=_silence(view),
+        silence=view.silence,
         unconfirmed=sentence(sentences.unconfirmed_text(episode)),
         people_needed=sentences.people_text(episode),
         by_budget=sentences.budget_text(episode),
@@ -172,12 +172,6 @@ def _gpus_text(episode: Episode) -> str:
     that were measured if they are more."""
     evidence = episode.measurement.evidence
     return plural(max(evidence.gpus_expected or 0, len(evidence.gpus)), "GPU")
-
-
-def _silence(view: ApprovalView) -> str:
-    """Return what happens to the instance if nobody answers the question, and when, as its messages
-    say it."""
-    return consequence_of_question(view.episode, view.approval, view.now).sentence
 
 
 def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
@@ -315,7 +309,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     takes_hold = view.takes_hold and not visitor.sign_in
     return {
         "view": view,
-        "silence": _silence(view),
+        "silence": view.silence,
         "cost": sentences.cost_lines(episode)[0],
         "progress": _progress(view),
         "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),
