@@ -34,6 +34,7 @@ from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.messages import consent_line
 from governor.policy.model.policy import Policy
 from governor.policy.rules.consent import Acceptances
+from governor.policy.yaml_document import PartlyRead, read_document
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -61,7 +62,7 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
     try:
         book = parse_policy(text)
     except PolicyError as error:
-        _say_errors(path, error.problems, out)
+        _say_errors(path, error.problems, out, _override_names(text))
         return False
     for problem in book.retired:
         _warn(path, out, problem.path, problem.reason, problem.line or 1)
@@ -78,9 +79,14 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
             "so many can meet in one instance that not all were tried together; let "
             "their tags, families, accounts or Regions rule each other out",
         )
-    problems = [*combined.problems, *_refusals(book, policies)]
-    if problems:
-        _say_errors(path, problems, out)
+    refused = _refusals(book, policies)
+    if combined.problems or refused:
+        names = [override.name for override in book.overrides]
+        _say_errors(path, combined.problems, out, names)
+        for overrides, problem in refused:
+            reason = f"{_joined(overrides)}: {problem.reason}"
+            whose = f"override {_joined(overrides)}" if overrides else "base"
+            _say_error(path, out, whose, problem, problem.path, reason)
         return False
     if production and not _is_fit(path, book, policies, out):
         return False
@@ -128,12 +134,15 @@ def _warn_of_each(path: Path, policies: Sequence[NamedPolicy], out: Output) -> N
                 _warn(path, out, _joined(names), text)
 
 
-def _refusals(book: PolicyBook, policies: Sequence[NamedPolicy]) -> list[PolicyProblem]:
+def _refusals(
+    book: PolicyBook, policies: Sequence[NamedPolicy]
+) -> list[tuple[tuple[str, ...], PolicyProblem]]:
+    """Return what is refused of each policy, with the names of its overrides."""
     problems = []
     for names, policy in policies:
         for setting, why in refusals(policy):
             line = book.document.line(tuple(setting.split(".")))
-            problems.append(PolicyProblem(setting, f"{_joined(names)}: {why}", line))
+            problems.append((names, PolicyProblem(setting, why, line)))
     return problems
 
 
@@ -163,20 +172,65 @@ def _is_fit(path: Path, book: PolicyBook, policies: Sequence[NamedPolicy], out: 
     return not printed
 
 
-def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> None:
+def _say_errors(
+    path: Path, problems: Sequence[PolicyProblem], out: Output, names: Sequence[str]
+) -> None:
+    """Say each mistake, with whose it is. `names` are those of the overrides, in their order."""
     for problem in problems:
-        where = problem.path or "(document)"
-        reason = printable(problem.reason)
+        whose, setting = _place(problem.path, names)
         meant = _meant_value(problem.reason)
         if problem.reason == "unknown setting":
             meant = _meant(problem.path)
-        fact = {
-            "severity": "error",
-            "line": problem.line,
-            "path": problem.path,
-            "reason": reason + meant,
-        }
-        out.list(f"{path}:{problem.line or 1}: error: {where}: {reason}{meant}", "problems", fact)
+        _say_error(path, out, whose, problem, setting, problem.reason + meant)
+
+
+def _say_error(
+    path: Path, out: Output, whose: str, problem: PolicyProblem, setting: str, reason: str
+) -> None:
+    """Say a mistake: in the text with whose it is, in the JSON with its path."""
+    fact = {
+        "severity": "error",
+        "line": problem.line,
+        "path": problem.path,
+        "reason": printable(reason),
+    }
+    words = [f"{path}:{problem.line or 1}: error", whose, setting]
+    text = ": ".join(printable(word) for word in words if word)
+    shown = reason.removeprefix(f"{whose.removeprefix('override ')}: ")
+    out.list(f"{text}: {printable(shown)}", "problems", fact)
+
+
+def _place(path: str, names: Sequence[str]) -> tuple[str, str]:
+    """Return whose setting a path names, in words, and its path in that."""
+    if not path:
+        return "(document)", ""
+    first, _, rest = path.partition(".")
+    index, _, inner = rest.partition(".")
+    if first != "overrides" or not index:
+        return "base", path
+    if not index.isdecimal():
+        return f"overrides {index.replace('+', ' + ')} together", inner
+    number = int(index)
+    name = names[number] if number < len(names) else ""
+    whose = f"override {name}" if name else f"override number {number + 1}"
+    return whose, inner.removeprefix("set.")
+
+
+def _override_names(text: str) -> list[str]:
+    """Return the names of a refused document's overrides, in their order; an empty text for one
+    without a name, and an empty list where the document cannot be read."""
+    try:
+        settings = read_document(text).settings
+    except PartlyRead as error:
+        settings = error.document.settings
+    except PolicyError:
+        return []
+    overrides = settings.get("overrides")
+    names = []
+    for override in overrides if isinstance(overrides, list) else []:
+        name = override.get("name") if isinstance(override, dict) else None
+        names.append(name if isinstance(name, str) else "")
+    return names
 
 
 def _meant_value(reason: str) -> str:
@@ -344,8 +398,22 @@ def read(path: Path) -> str:
         CommandError: it cannot be read.
     """
     try:
-        if str(path) == "-":
-            return sys.stdin.read()
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} could not be read: {error}") from None
+        content = _content(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CommandError(f"{path} could not be read: {why}") from None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise CommandError(
+            f"{path}:{line}: this line has the byte {content[error.start]:#04x}, which is not text "
+            "in UTF-8: save as UTF-8 in your editor"
+        ) from None
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's bytes, or those of standard input for `-`. Raises: OSError."""
+    if str(path) == "-":
+        return sys.stdin.buffer.read()
+    return path.read_bytes()

@@ -156,7 +156,7 @@ def test_a_mode_that_the_policy_does_not_bear_is_refused(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`auto` needs more than a word."""
-    assert "error: mode:" in said(capsys, "mode", "auto", status=1)
+    assert "error: base: mode:" in said(capsys, "mode", "auto", status=1)
     assert [] == stack.versions
 
 
@@ -249,7 +249,7 @@ def test_an_earlier_version_becomes_the_newest(
     assert [PARAMETER.replace("observe", "ask"), PARAMETER] * 2 == [
         text for text, _ in stack.versions
     ] + [PARAMETER]
-    lines = said(capsys, "policy", "history").splitlines()
+    _, *lines = said(capsys, "policy", "history").splitlines()
     assert ["2", "1", "0"] == [line.split()[0] for line in lines]
     assert "in force" in lines[0]
     assert all(line.endswith(ALICE) for line in lines)
@@ -263,7 +263,7 @@ def test_an_earlier_version_that_is_refused_now_is_not_stored(
     """Nor one that is not there."""
     stack.put_object(Body=b"mode: banana\n", Metadata={"author": ALICE})
     stack.put_object(Body=PARAMETER.encode(), Metadata={"author": ALICE})
-    assert "0:1: error: mode" in said(capsys, "policy", "rollback", "0", status=1)
+    assert "0:1: error: base: mode" in said(capsys, "policy", "rollback", "0", status=1)
     for command in ("rollback", "get"):
         out = said(capsys, "policy", command, "9", status=1)
         assert "version 9 could not be read" in out
@@ -305,7 +305,7 @@ def test_a_document_is_compared_before_it_is_stored(
     assert "two people must stand behind it" in out
 
     file.write_text("mode: banana\n")
-    assert "error: mode" in said(capsys, "policy", "diff", str(file), status=1)
+    assert "error: base: mode" in said(capsys, "policy", "diff", str(file), status=1)
     file.write_text(stack.parameter)
     assert "no difference to the document in force" in said(capsys, "policy", "diff", str(file))
     assert [] == stack.versions

@@ -51,28 +51,28 @@ def assert_refused(
     [
         (
             "mode: ask\nidle:\n  window_minute: 60\n",
-            ":3: error: idle.window_minute: unknown setting",
+            ":3: error: base: idle.window_minute: unknown setting",
         ),
-        ("mode: ask\n\nmodes: auto\n", ":3: error: modes: unknown setting"),
+        ("mode: ask\n\nmodes: auto\n", ":3: error: base: modes: unknown setting"),
         (
             "overrides:\n  - name: x\n    match: {}\n    set:\n      plan: {action: hibernate}\n",
-            ":5: error: overr",
+            ":5: error: override x: plan.action: is 'hibernate'",
         ),
         ("mode: [", ":1: error: (document): not readable as YAML"),
-        ("mode: ask\nmode: auto\n", ":2: error: mode: stands twice"),
+        ("mode: ask\nmode: auto\n", ":2: error: base: mode: stands twice"),
         (
             "idle:\n  window_minutes: 1\n",
-            ":2: error: idle.window_minutes: is 1; it must lie between 10 and 20160",
+            ":2: error: base: idle.window_minutes: is 1; it must lie between 10 and 20160",
         ),
         (
             "overrides:\n  - {name: x, match: {}, set: {}}\n  - {name: x, match: {}, set: {}}\n",
-            ":3: error: overrides.1.name: is the name of overrides.0, too",
+            ":3: error: override x: name: is the name of overrides.0, too",
         ),
         (
             "metrics: {period_seconds: 60}\noverrides:\n"
             "  - {name: a, match: {}, set: {idle: {window_minutes: 61}}}\n"
             "  - {name: b, match: {tags: {A: a}}, set: {metrics: {period_seconds: 300}}}\n",
-            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes: 61 is not "
+            ":4: error: override b: where 'a', 'b' meet: idle.window_minutes: 61 is not "
             "a whole number",
         ),
         ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence is no yes"),
@@ -83,6 +83,52 @@ def test_a_mistake_has_its_file_line_and_path(
 ) -> None:
     """As compilers say it, so that editors jump there."""
     assert_refused(capsys, tmp_path, text, said)
+
+
+def test_all_mistakes_of_a_line_are_said_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also where one of them is a setting that stands twice."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "plan: {action: stop, action: x, foo: 1, when_stop_is_unsupported: y}\n"
+        "overrides: [{name: research, match: {}, set: {mode: z, bar: 1}}, {match: {}, 1: 2}]\n"
+    )
+    code, out = run(capsys, "check", str(file))
+    lines = [line.removeprefix(f"{file}:") for line in out.splitlines()]
+
+    assert 1 == code
+    assert [
+        "1: error: base: plan.action: stands twice, in line 1 and here",
+        "1: error: base: plan.foo: unknown setting",
+        "1: error: base: plan.when_stop_is_unsupported: is 'y'; it must be 'terminate' or "
+        "'notify-only'",
+        "2: error: override number 2: 1: is no text as a key; put it in quotes",
+        "2: error: override number 2: name: is missing",
+        "2: error: override number 2: set: is missing",
+        "2: error: override research: bar: unknown setting",
+        "2: error: override research: mode: is 'z'; it must be 'observe', 'ask' or 'auto'",
+    ] == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"mode: ask\n# caf\xe9\n", ":2: this line has the byte 0xe9, which is not text in UTF-8"),
+        ("mode: ask\n".encode("utf-16"), ":1: this line has the byte 0xff"),
+    ],
+)
+def test_a_file_that_is_not_utf_8_says_which_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, said: str
+) -> None:
+    """And what to do in the editor."""
+    file = tmp_path / "policy.yaml"
+    file.write_bytes(content)
+
+    assert 1 == main(["policy", "check", str(file)])
+    err = capsys.readouterr().err
+    assert said in err
+    assert "save as UTF-8 in your editor" in err
 
 
 @pytest.mark.parametrize(
@@ -242,7 +288,7 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
         (
             "mode: ask\nownership: {contacts: {a: {lists: [all@example.com]}}}\nidle: "
             "{window_minutes: 60}",
-            ":2: error: ownership.contacts: base: one person",
+            ":2: error: base: ownership.contacts: one person",
         ),
         (
             "mode: ask\nplan: {action: terminate}\n"
@@ -252,19 +298,19 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
         (
             "mode: ask\nownership: {contacts: {a: {emails: [alice@example.com]}}}\n"
             "overrides: [{name: x, match: {}, set: {plan: {when_stop_is_unsupported: terminate}}}]",
-            "error: ownership.contacts: x: 2 people must approve",
+            "error: override x: ownership.contacts: 2 people must approve",
         ),
         (
             "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: "
             "[b@example.com]}},\n"
             "  default_contacts: [b]}",
-            ":3: error: ownership.default_contacts: base: one person must approve a "
+            ":3: error: base: ownership.default_contacts: one person must approve a "
             "stop, and of those "
             "who are asked 0 are known by address",
         ),
         (
             f"mode: ask\n{PEOPLE.replace('default_contacts: [a]', '')}",
-            "error: ownership.default_contacts: base",
+            "error: base: ownership.default_contacts: ",
         ),
         (
             "mode: ask\nplan: {action: terminate}\nownership: {default_contacts: [a], contacts: {\n"
@@ -275,17 +321,17 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
             "mode: ask\nownership: {project_owners: {x: l}, contacts: {a: {emails: "
             "[a@example.com]},\n"
             "  l: {lists: [b@example.com]}}}",
-            ":2: error: ownership.project_owners.x: base: one person",
+            ":2: error: base: ownership.project_owners.x: one person",
         ),
         (
             "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]},\n"
             "  l: {lists: [b@example.com]}}}",
-            ":3: error: ownership.contacts.l: base: one person",
+            ":3: error: base: ownership.contacts.l: one person",
         ),
         (
             "mode: ask\nownership: {contacts: {l: {lists: [b@example.com]}}}\n"
             "overrides: [{name: x, match: {tags: {A: b}}, set: {approval: {people_to_stop: 0}}}]",
-            "error: ownership.contacts: x: one person must approve a stop",
+            "error: override x: ownership.contacts: one person must approve a stop",
         ),
     ],
 )

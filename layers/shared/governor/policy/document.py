@@ -43,7 +43,7 @@ from governor.policy.sections import (
     wrong_names,
 )
 from governor.policy.validation import validated
-from governor.policy.yaml_document import Document, Path, dotted, read_document
+from governor.policy.yaml_document import Document, PartlyRead, Path, dotted, read_document
 
 
 class PolicyBook:
@@ -237,7 +237,29 @@ def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
     people are not checked, and nothing may act by it. Raises: PolicyError, with the path and line
     of every mistake.
     """
-    return PolicyBook(read_document(text), accepted=accepted)
+    try:
+        document = read_document(text)
+    except PartlyRead as error:
+        raise PolicyError(_all_problems(error)) from None
+    return PolicyBook(document, accepted=accepted)
+
+
+def _all_problems(error: PartlyRead) -> list[PolicyProblem]:
+    """Return the mistakes of a document that was read in part, with those of the settings that
+    could be read, in the order of the document."""
+    problems = list(error.problems)
+    try:
+        PolicyBook(error.document)
+    except PolicyError as mistakes:
+        for problem in mistakes.problems:
+            if not any(_is_within(problem.path, unread.path) for unread in error.problems):
+                problems.append(problem)
+    return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _is_within(path: str, outer: str) -> bool:
+    """Return whether a path is this one, or below it. The empty one is that of the document."""
+    return not outer or path == outer or path.startswith(f"{outer}.")
 
 
 def parse_people_alone(text: str) -> PolicyBook:

@@ -9,7 +9,7 @@ differently (`0120`, `6_0`) is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,20 @@ class Document:
         return None
 
 
+class PartlyRead(PolicyError):
+    """Some settings could not be read. `document` has the others, and those without a value."""
+
+    def __init__(self, problems: Sequence[PolicyProblem], document: Document) -> None:
+        super().__init__(problems)
+        self.document = document
+
+
 def read_document(text: str) -> Document:
     """Return the settings of a YAML document, with their lines; no settings for an empty text or
     `null`.
 
-    Raises: PolicyError if the text is too long, too deep, not YAML, or no mapping; or with every
-    setting whose key is no text or stands twice, or whose value no setting can have.
+    Raises: PolicyError if the text is too long, too deep, not YAML, or no mapping; PartlyRead with
+    every setting whose key is no text or stands twice, or whose value no setting can have.
     """
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
@@ -78,7 +86,8 @@ def read_document(text: str) -> Document:
         raise _refused("the document must be a mapping of settings", root.start_mark.line + 1)
     settings = reader.setting(root, (), ())
     if reader.problems:
-        raise PolicyError(sorted(reader.problems, key=lambda problem: problem.line or 0))
+        problems = sorted(reader.problems, key=lambda problem: problem.line or 0)
+        raise PartlyRead(problems, Document(settings or {}, reader.lines))
     return Document(settings, reader.lines)
 
 
