@@ -24,12 +24,15 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from cli.twins import EMPTY, is_ours, parameters_of, twins
 from governor.core.regions import is_region
+from scripts.deploy_log import run_logged
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
 from scripts.make_arguments import DEPLOY
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
 NAMES = DEPLOY
+LOG = ROOT / "build" / "deploy.log"
+"""Everything that SAM CLI has said."""
 SEEDS = ("Mode", "PolicyYaml")
 """Parameters that are the policy until a version of it is stored."""
 STACK = "gpu-governor"
@@ -44,6 +47,8 @@ def _run(command: list[str]) -> int:
     # What is compiled belongs beside its sources: it is deployed. SAM's other libraries are SAM's
     # own.
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONPYCACHEPREFIX")}
+    if command[0] == str(SAM):
+        return run_logged(command, kept, LOG)
     try:
         return subprocess.run(command, env=kept, cwd=ROOT, check=False).returncode
     except FileNotFoundError:
@@ -350,9 +355,16 @@ class Deployment:
             print("  A second change set then turns on deletion protection of the state table.")
         print("Nothing is created before you see the change set.\n", flush=True)
 
+    def _say_step(self, text: str) -> None:
+        """Say what takes minutes now."""
+        print(f"{text} ...", flush=True)
+
     def _build(self) -> None:
+        self._say_step(f"Building; the log is {LOG.relative_to(ROOT)}")
         if self.run([str(SAM), "build", "--region", self.region]) != 0:
-            raise DeployError("sam build failed; nothing was deployed")
+            raise DeployError(
+                f"sam build failed; nothing was deployed. All that it said: {LOG.relative_to(ROOT)}"
+            )
 
     def _deploy(self, stack: str, parameters: Mapping[str, str], *, confirm: bool) -> None:
         with tempfile.TemporaryDirectory(prefix="gpu-governor-") as folder:
@@ -364,10 +376,12 @@ class Deployment:
             command += ["--parameter-overrides", f"file://{file}"]
             # As its option: keys in the environment would win over AWS_PROFILE.
             command += ["--profile", self.given["PROFILE"]] if "PROFILE" in self.given else []
+            self._say_step(f"Deploying {stack}")
             if self.run(command) != 0:
                 raise DeployError(
-                    "sam deploy failed; the events above say why. Run make deploy again: "
-                    "it says what is left"
+                    "sam deploy failed; the events above say why, and "
+                    f"{LOG.relative_to(ROOT)} has all of them. Run make deploy again: it says what "
+                    "is left"
                 )
 
     def _options(self, stack: str) -> str:
@@ -383,6 +397,7 @@ class Deployment:
     def _say_what_next(self, stack: str, parameters: Mapping[str, str], *, is_first: bool) -> None:
         more = self._options(stack)
         print(f"\nDeployed {stack} in {self.account}/{self.region}.")
+        print(f"  All that SAM CLI said          {LOG.relative_to(ROOT)}")
         if not is_first:
             return
         if parameters.get("AlertEmail"):
@@ -400,6 +415,7 @@ def main(environment: Mapping[str, str]) -> int:
     """Exit status 0 when it was deployed or not confirmed, 2 when it was refused or has failed."""
     given = {name: environment[name] for name in NAMES if environment.get(name)}
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    LOG.unlink(missing_ok=True)
     try:
         Deployment(given, ask if at_terminal else None)()
     except DeployError as error:
