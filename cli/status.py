@@ -58,6 +58,10 @@ _VERSION = re.compile(r"^GPU Governor (\d+\.\d+\.\d+\S*?)[:,]? ")
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
 _CUT_SHORT = {"Sandbox.Timedout", "Runtime.ExitError", "Runtime.OutOfMemory", "States.Timeout"}
 """Errors of a function that had too little time or memory."""
+IMITATION = "x-imitates-aws"
+"""The header of answers by which an emulator of AWS names itself."""
+_ENVIRONMENT = "Environment"
+"""The key of the tag by which a stack names its environment, such as `production`."""
 _SHOWN = 3
 """Problems of one line that are shown; the others are counted."""
 _ALARMS_AT_ONCE = 100
@@ -85,13 +89,16 @@ class Stack:
     session: boto3.Session
     # A lambda, as tests replace `times.now` after this class was made.
     now: datetime = field(default_factory=lambda: times.now())  # noqa: PLW0108
+    imitation: str = ""
 
     @cached_property
     def described(self) -> Mapping[str, Any]:
         """The stack as CloudFormation describes it."""
         client = self.session.client("cloudformation")
-        stacks = client.describe_stacks(StackName=self.name)["Stacks"]
-        description: Mapping[str, Any] = stacks[0]
+        answer: Any = client.describe_stacks(StackName=self.name)
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        self.imitation = headers.get(IMITATION, "")
+        description: Mapping[str, Any] = answer["Stacks"][0]
         return description
 
     @cached_property
@@ -99,6 +106,17 @@ class Stack:
         """The stack's outputs by name."""
         outputs = self.described.get("Outputs", ())
         return {output["OutputKey"]: output["OutputValue"] for output in outputs}
+
+    @property
+    def environment(self) -> str:
+        """The name of an emulator, where one answers in place of AWS, else the value of the stack's
+        tag `Environment`; an empty text where there is neither."""
+        if self.imitation:
+            return self.imitation
+        for tag in self.described.get("Tags", ()):
+            if tag["Key"] == _ENVIRONMENT:
+                return str(tag["Value"])
+        return ""
 
     @cached_property
     def resources(self) -> Sequence[tuple[str, str, str]]:
@@ -229,7 +247,11 @@ def _stack(stack: Stack) -> Line:
         "updated_at": iso(updated_at),
     }
     release = f"version {version}" if version else "unknown version"
-    text = f"{release} in {stack.hub}, {state} {ago(updated_at, stack.now)}"
+    environment = stack.environment
+    if environment:
+        document["environment"] = environment
+    where = f"{stack.hub} ({printable(environment)})" if environment else str(stack.hub)
+    text = f"{release} in {where}, {state} {ago(updated_at, stack.now)}"
     return Line(text, document, is_wrong="FAILED" in state or "ROLLBACK" in state)
 
 

@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         documents = [_document(check, finding) for check, finding in findings]
         print(json.dumps(documents, indent=2))
     else:
-        _print(findings)
+        _print(findings, world.imitation)
     return int(any(finding.outcome is Outcome.REFUTED for _, finding in findings))
 
 
@@ -124,7 +124,7 @@ def look(check: Check, world: World) -> Finding:
             assert world.stack
         if check.needs is Needs.INSTANCES:
             assert world.instances
-        return check.look(world)
+        return _of_aws(check.look(world), world)
     except NothingToSee as error:
         return unknown(str(error), error.advice)
     except AccessDenied as error:
@@ -136,6 +136,16 @@ def look(check: Check, world: World) -> Finding:
     except (KeyError, IndexError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {printable(str(error))}"
         return unknown(f"AWS answered in a form that is not known ({problem})", "report this")
+
+
+def _of_aws(finding: Finding, world: World) -> Finding:
+    """Return the finding; `unknown` where an imitation of AWS refutes it: that says nothing of
+    AWS."""
+    if finding.outcome is not Outcome.REFUTED or not world.imitation:
+        return finding
+    return unknown(
+        f"the {world.imitation} answers in place of AWS: {finding.seen}", "run it in an AWS account"
+    )
 
 
 def _check_credentials(world: World) -> None:
@@ -188,7 +198,10 @@ def _document(check: Check, finding: Finding) -> dict[str, str | None]:
     }
 
 
-def _print(findings: Sequence[tuple[Check, Finding]]) -> None:
+def _print(findings: Sequence[tuple[Check, Finding]], imitation: str) -> None:
+    """Print the findings, and what answered if it was not AWS."""
+    if imitation:
+        print(f"environment: {imitation}")
     rows = []
     for check, finding in findings:
         rows.append((finding.outcome.value, f"{check.name}: {check.claim}"))

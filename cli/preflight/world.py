@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 
 from cli.errors import CommandError
 from cli.policy import deployed
+from cli.status import IMITATION
 from cli.twins import parameters_of
 from governor.aws.call_errors import DRY_RUN_OK, translate
 from governor.core.errors import AccessDenied, CloudError, GovernorError, SafetyError
@@ -200,6 +201,13 @@ class World:
     def caller(self) -> Mapping[str, Any]:
         """The caller as STS knows it, with the headers of the answer."""
         return self.call("sts:GetCallerIdentity")
+
+    @property
+    def imitation(self) -> str:
+        """The name of what answers in place of AWS, by a header of its answers; an empty text where
+        AWS itself answers."""
+        metadata = self.caller.get("ResponseMetadata", {})
+        return str(metadata.get("HTTPHeaders", {}).get(IMITATION, ""))
 
     @property
     def account(self) -> str:

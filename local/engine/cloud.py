@@ -222,6 +222,7 @@ class LocalCloud:
             TemplateURL=self._upload_template(template, stack_name),
             Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in parameters.items()],
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
+            Tags=[{"Key": "Environment", "Value": "local cloud"}],
         )
         return self._await_stack(cloudformation, stack_name)
 

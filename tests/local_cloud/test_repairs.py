@@ -468,3 +468,14 @@ Outputs: {Table: {Value: !Ref Table}, Bucket: {Value: !Ref Bucket}}
     for one in (version, marker):
         s3.delete_object(Bucket=outputs["Bucket"], Key="a", VersionId=one)
     assert "DELETE_COMPLETE" == deleted()[0]
+
+
+def test_every_answer_says_that_it_imitates_aws(probe: Probe) -> None:
+    """AWS's own have no such header: nobody takes the local cloud for an account."""
+    answers: list[Any] = [
+        probe.cloud.client("sts").get_caller_identity(),
+        probe.cloud.client("cloudformation").describe_stacks(),
+        probe.cloud.client("ec2").describe_instances(),
+    ]
+    for answer in answers:
+        assert "local cloud" == answer["ResponseMetadata"]["HTTPHeaders"]["x-imitates-aws"]

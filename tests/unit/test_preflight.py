@@ -968,3 +968,16 @@ def test_the_docs_list_each_check_and_no_other() -> None:
 def test_each_check_says_what_must_hold_and_how_that_is_known(check: Check) -> None:
     assert check.claim
     assert "Source: " in (check.look.__doc__ or "")
+
+
+@pytest.mark.parametrize(("imitation", "outcome"), [("", REFUTED), ("local cloud", UNKNOWN)])
+def test_what_an_imitation_of_aws_refutes_is_unknown(imitation: str, outcome: Outcome) -> None:
+    """It says nothing of AWS. What it confirms is confirmed, as far as it goes."""
+    world: Any = SimpleNamespace(now=NOW, clock=lambda: NOW, imitation=imitation)
+    wrong = Check("x", Needs.NOTHING, lambda _: Finding(REFUTED, "no key", "deploy again"))
+    right = Check("x", Needs.NOTHING, lambda _: Finding(CONFIRMED, "a key"))
+    finding = preflight.look(wrong, world)
+
+    assert outcome is finding.outcome
+    assert ("the local cloud answers in place of AWS: no key" == finding.seen) == bool(imitation)
+    assert CONFIRMED is preflight.look(right, world).outcome

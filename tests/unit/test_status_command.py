@@ -254,6 +254,16 @@ def test_accounts_of_units_are_targets(
     assert (1, said) == (code, lines["targets"])
 
 
+def test_the_stack_names_its_environment_where_it_has_a_tag_for_it(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The local cloud sets one, as an operator may: nobody takes a stack for another."""
+    assert "(" not in shown(capsys)[1]["stack"].partition(",")[0]
+    cloud.stacks = [{**STACK, "Tags": [{"Key": "Environment", "Value": "local cloud"}]}]
+
+    assert f"in {ACCOUNT}/us-east-1 (local cloud), " in shown(capsys)[1]["stack"]
+
+
 SCRATCH = """mode: ask
 metrics: {publishers_are_trusted: true}
 ownership: {contacts: {ops: {emails: [alice@example.com, bob@example.com]}}}

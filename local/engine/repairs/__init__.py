@@ -19,6 +19,7 @@ from local.engine.repairs import (
     deletions,
     descriptions,
     executions,
+    imitation,
     lambda_errors,
     names,
     organization,
@@ -59,6 +60,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     buses.repair()
     alarms.repair()
     names.repair()
+    imitation.repair()
     organization.repair()
     resource_arns.repair()
     public_images.repair()
