@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import invoke
+from scripts import invoke, invoke_arguments
 
 FOREIGN = "events/serve_approval/get.json"
 
@@ -57,6 +57,6 @@ def test_an_event_of_ones_own_is_taken(tmp_path: Path) -> None:
     own.write_text('{"mine": true}')
     broken.write_bytes(b'{"\xff": 1}')
 
-    assert ("plan_sweep", {"mine": True}) == invoke.given("plan_sweep", str(own))
-    with pytest.raises(invoke.WrongArgumentError, match="not text in UTF-8"):
-        invoke.given("plan_sweep", str(broken))
+    assert ("plan_sweep", {"mine": True}) == invoke_arguments.given("plan_sweep", str(own))
+    with pytest.raises(invoke_arguments.WrongArgumentError, match="not text in UTF-8"):
+        invoke_arguments.given("plan_sweep", str(broken))

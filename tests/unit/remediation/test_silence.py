@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.messages.sentences import silence_text
+from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Stage
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Outcome, Phase
@@ -273,4 +273,4 @@ def test_without_power_people_are_asked_and_silence_means_nothing(has_power: boo
     assert episode.asking.schedule is not None
     assert has_power is episode.asking.acts_on_silence
     assert has_power is ("power: not measured" not in episode.reason)
-    assert has_power is ("nothing happens" not in silence_text(episode))
+    assert has_power is ("nothing happens" not in consequence(episode, None, NOW).sentence)
