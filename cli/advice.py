@@ -26,6 +26,7 @@ from cli.leftovers import Leftovers, left_behind
 from cli.output import Output
 from cli.policy import deployed
 from cli.simulate import default_cache, endpoint_of
+from cli.tables import print_text
 from cli.times import now
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
@@ -242,7 +243,10 @@ def _print(
     for advice in advices:
         _print_advice(advice, dismissed.get(advice.advice_id))
     if not advices:
-        print("nothing to advise")
+        print_text(
+            "nothing to advise: no running instance with the selector tag could cost less, by what "
+            "was measured in the last weeks (`advice.weeks` of the policy)"
+        )
     for line in unread:
         print(f"not known: {printable(line)}", file=sys.stderr)
     if left_out:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
+from cli.tables import print_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
@@ -72,7 +73,10 @@ def _print(readings: Sequence[HealthReading], *, as_json: bool) -> None:
         print(json.dumps(documents, indent=2))
         return
     if not readings:
-        print("no running instance carries the selector tag")
+        print_text(
+            "no running instance carries the selector tag in the Regions that were read: tag those "
+            "to be judged, or name other Regions with --region"
+        )
         return
     for reading in readings:
         _print_reading(reading)
