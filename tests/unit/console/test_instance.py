@@ -209,13 +209,13 @@ def test_a_stop_after_which_it_ran_again_cannot_be_undone(
     assert offers is ("Start it again" in text(world, episode=entry.episode.execution_name))
 
 
-def test_a_stop_that_was_undone_is_called_false() -> None:
+def test_a_stop_that_was_undone_is_called_undone() -> None:
     """And until when it lasted, in the reader's zone."""
     world = ConsoleWorld()
     ended = NOW - timedelta(days=2, hours=23, minutes=30)
     world.book(make_entry(1, ended_at=ended, false_stop=True))
 
-    assert "until Tue 13:32 Berlin (12:32 UTC) (false stop)" in text(
+    assert "until Tue 13:32 Berlin (12:32 UTC) (undone)" in text(
         world, caller(zone="Europe/Berlin")
     )
 

@@ -12,7 +12,7 @@ from governor.episode.model.start_try import StartStatus, StartTry
 from tests.builders import NOW
 from tests.unit.web.test_site import World
 
-BUTTON = "Start it again</button>"
+BUTTON = "Start it again…</summary>"
 SCRIPT = "EVERY_MS"
 TRY = StartTry(
     asked_at=NOW,

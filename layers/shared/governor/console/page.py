@@ -17,6 +17,7 @@ from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.approvals.rules.terms import rank_for
 from governor.approvals.show_approval import ShowApproval
 from governor.approvals.store.approvals import Approvals
+from governor.console.present import Present, Row
 from governor.core.documents import csv_text
 from governor.core.errors import SignInTooOld
 from governor.core.instance import Target
@@ -24,7 +25,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Failures, Instances
-from governor.fleet.model import UNGOVERNED, FleetPage, FleetRow
+from governor.fleet.model import STOPPED, UNGOVERNED, FleetPage, FleetRow
 from governor.fleet.store import Fleet
 from governor.fleet.unswept import Unswept, unswept
 from governor.health.store import Findings
@@ -37,8 +38,6 @@ from governor.scan.store import Scans
 from governor.table import keys
 from governor.table.table import Readable
 
-Row = tuple[FleetRow, FleetPage]
-"""An instance, and the page of its target."""
 FRESH = timedelta(minutes=15)
 """The longest age of a sign-in for an action that only admins may do."""
 _INCOMPLETE = (
@@ -216,9 +215,10 @@ class ViewRequest:
 
     @cached_property
     def governed(self) -> list[Row]:
-        """Return the governed instances that the caller may see, with their pages. A question that
-        the caller may not see is taken out of its row. Raises: CloudError."""
-        rows = [(row, page) for row, page in self._rows if row.verdict != UNGOVERNED]
+        """Return the governed instances that ran at the last sweep and that the caller may see,
+        with their pages. A question that the caller may not see is taken out of its row. Raises:
+        CloudError."""
+        rows = [(row, page) for row, page in self._rows if row.is_swept]
         hidden_questions = self._hidden_questions(rows)
         shown_rows: list[Row] = []
         for row, page in rows:
@@ -251,6 +251,31 @@ class ViewRequest:
         """Return the ungoverned instances that the caller may see; empty if there are none. Raises:
         CloudError."""
         return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
+
+    @cached_property
+    def present(self) -> Present:
+        """Return which instances run, are stopped and are terminated now, of what the caller may
+        see: by the last sweeps, and by the ledger since. Raises: CloudError."""
+        return Present(
+            self.reader.ledger_store,
+            self.scope,
+            self.reader.pages,
+            self.governed,
+            [(row, page) for row, page in self._rows if row.verdict == STOPPED],
+            self.now,
+        )
+
+    @property
+    def running(self) -> list[Row]:
+        """Return the governed instances that run now, of what the caller may see. Raises:
+        CloudError."""
+        return self.present.running
+
+    @property
+    def stopped(self) -> list[Row]:
+        """Return the instances that GPU Governor stopped and nobody has started since, of what the
+        caller may see; empty if there are none. Raises: CloudError."""
+        return self.present.stopped
 
     @cached_property
     def open_questions(self) -> list[Row]:

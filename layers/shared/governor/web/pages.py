@@ -25,7 +25,7 @@ from governor.approvals.rules.approval import keep_end, keep_text, late_hold_tex
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
-from governor.core.units import UtcDatetime, clip, clock, day_and_time, iso, plural, sentence
+from governor.core.units import Usd, UtcDatetime, clip, clock, day_and_time, iso, plural, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.profiles import part_word_of_type
@@ -143,6 +143,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),
+        start_usd_per_day=_start_usd_per_day(episode),
         may_end_keep=_may_end_keep(view, form),
         may=allowed_answers,
         is_rehearsal=episode.mode is Mode.OBSERVE,
@@ -181,6 +182,14 @@ def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
     if not is_approver or visitor.only_looks:
         return False
     return may_undo(view.episode.terms, visitor.person)
+
+
+def _start_usd_per_day(episode: Episode) -> Usd | None:
+    """Return what a day of the instance costs once it is started again; `None` if its price is not
+    known."""
+    if episode.price.usd_per_hour is None:
+        return None
+    return episode.price.usd_per_hour * 24
 
 
 def _may_end_keep(view: ApprovalView, form: Form) -> bool:

@@ -13,37 +13,52 @@ from decimal import Decimal
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from governor.approvals.model.terms import Scope
+from governor.approvals.model.terms import Rank, Scope
 from governor.console.cells import name_html, steady
 from governor.console.formats import TEMPLATES
-from governor.console.page import Row, Table, ViewRequest
+from governor.console.page import Table, ViewRequest
+from governor.console.present import Row
 from governor.console.views import charts
 from governor.console.views.addresses import project_href
 from governor.core import units
 from governor.core.instance import Target, tag_command
 from governor.core.units import Usd, UtcDatetime, left, plural, sentence
-from governor.fleet.model import AMOUNTS, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
+from governor.fleet.rules.states import WORDS, State, state_of
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
 from governor.money.rules.jobs import CountedCost
 from governor.scan.snapshot import Ungoverned, ungoverned
-from governor.verdict.model import NOTES, Family, known_kind
+from governor.verdict.model import NOTES, known_kind
 
 _NOT_IN_CSV = ("hours", "advice")
-COLUMNS = tuple(field.name for field in fields(FleetRow) if field.name not in _NOT_IN_CSV)
+_FIELDS = tuple(field.name for field in fields(FleetRow))
+_ROW_COLUMNS = tuple(name for name in _FIELDS if name not in _NOT_IN_CSV)
+_STATE_COLUMNS = ("state", "is_idle")
+COLUMNS = (*_ROW_COLUMNS, *_STATE_COLUMNS)
 """Columns of a row in CSV."""
+_COLORS = {
+    State.IDLE: "bad",
+    State.HELD: "bad",
+    State.BUSY: "good",
+    State.PARTLY_IDLE: "good",
+    State.NO_DATA: "warn",
+}
+"""The class of the color of a state; `soft` for all others."""
 
 
 class Line(NamedTuple):
-    """One row as a table shows it. `kind` is the class of its color; `href` is empty for an
-    instance that is not governed, which has no page."""
+    """One row as a table shows it. `kind` is the class of its color, and `verdict` its state in
+    words; `href` is empty for an instance that is not governed, which has no page. `start_href`
+    leads to the confirmation that starts a stopped instance again; empty if the caller may not."""
 
     row: FleetRow
     kind: str
     verdict: str
     next: str
     href: str
+    start_href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,11 @@ class Rate:
     instances: int
     usd_per_hour: Usd
     unpriced: int
+
+    @property
+    def usd_per_day(self) -> Usd:
+        """Return what a day of them costs, without the `unpriced`."""
+        return self.usd_per_hour * 24
 
 
 def rate(rows: Sequence[Row]) -> Rate:
@@ -91,13 +111,16 @@ def is_whole(target: Target, scope: Scope) -> bool:
     return scope.everything or target.account in scope.accounts
 
 
-def family_of(row: FleetRow) -> Family:
-    """Return the family of the row's verdict; `UNKNOWN` for a verdict that this release does not
-    know."""
-    kind = known_kind(row.verdict)
-    if kind is None:
-        return Family.UNKNOWN
-    return kind.family
+def split_running(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Return those of the rows that run, and those that do not: stopped and terminated ones."""
+    running: list[Row] = []
+    closed: list[Row] = []
+    for row, page in rows:
+        if row.stopped_at is None:
+            running.append((row, page))
+        else:
+            closed.append((row, page))
+    return running, closed
 
 
 def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
@@ -107,15 +130,21 @@ def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
 
 
 def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
-    """Return one row as a table shows it: the verdict in words, and what happens next. For an
+    """Return one row as a table shows it: the state in words, and what happens next. For an
     instance that is not governed, the next step is the command that tags it. A question that was
     answered since the sweep is taken out of the row. Raises: CloudError."""
-    color, text = _verdict(row, request.now)
-    if row.verdict == UNGOVERNED:
+    state = state_of(row, request.now)
+    color = _COLORS.get(state, "soft")
+    text = _state_text(row, state, request.now)
+    if state is State.UNGOVERNED:
         selector = request.reader.policy.selector
         command = tag_command(row.instance_id, row.region, selector.tag_key, selector.tag_value)
         return Line(row, color, text, command, "")
     address = href(row)
+    if row.stopped_at is not None:
+        start_href = start_again_href(request, row) if state is State.STOPPED else ""
+        next_text = _next_of_closed(request, row, state)
+        return Line(row, color, text, next_text, record_href(row), start_href)
     if row.approval_id in request.answered_ids:
         row = replace(row, approval_id=None, asked_at=None, expires_at=None)
         return Line(row, color, text, "answered since the last sweep", address)
@@ -127,19 +156,48 @@ def href(row: FleetRow) -> str:
     return f"/instances/{row.account}/{row.region}/{row.instance_id}"
 
 
-def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
-    """Return the class of the row's color (`good`, `bad`, `soft`, `warn`), and its verdict in
-    words."""
-    words = row.verdict.replace("-", " ")
-    match family_of(row):
-        case Family.WORKING:
-            return "good", _working_text(row, words)
-        case Family.IDLE:
-            return "bad", _idle_text(row, now)
-        case Family.LEFT_ALONE | Family.YOUNG:
-            return "soft", words
-        case Family.UNKNOWN:
-            return "warn", words
+def record_href(row: FleetRow) -> str:
+    """Return the path of the page of a stopped or terminated instance, with the episode that did
+    that: the page is found by it even if nothing else knows the instance any more."""
+    return f"{href(row)}?episode={row.episode}"
+
+
+def start_again_href(request: ViewRequest, row: FleetRow) -> str:
+    """Return the address that confirms a start of this stopped instance, with its cost; empty if
+    the caller is no approver of it."""
+    rank = request.caller.rank(row.account, row.project, row.owner)
+    if rank is None or rank < Rank.APPROVER:
+        return ""
+    return f"{record_href(row)}&start=1#start"
+
+
+def _next_of_closed(request: ViewRequest, row: FleetRow, state: State) -> str:
+    """Return when the instance was stopped or terminated, and when people are asked next."""
+    zone = request.caller.zone
+    at = row.stopped_at or request.now
+    when = units.clock(at, zone, request.now)
+    if state is State.TERMINATED:
+        return f"since {when}"
+    asked_after_days = request.reader.policy.approval.ask_about_stopped_after_days
+    if asked_after_days is None:
+        return f"since {when}, until somebody starts it"
+    asked_at = max(at + DAY * asked_after_days, request.now)
+    asked = units.clock(asked_at, zone, request.now)
+    return f"since {when}; asked whether to terminate it from {asked}"
+
+
+def _state_text(row: FleetRow, state: State, now: UtcDatetime) -> str:
+    """Return the state in words: with the time of an idle instance, and the utilization of a busy
+    one. A verdict that this release does not know is shown as it is stored."""
+    if state is State.HELD:
+        return f"{_idle_text(row, now)}, {WORDS[state]}"
+    if state is State.IDLE:
+        return _idle_text(row, now)
+    if state in (State.BUSY, State.PARTLY_IDLE):
+        return _working_text(row, WORDS[state])
+    if state is State.NO_DATA:
+        return row.verdict.replace("-", " ")
+    return WORDS[state]
 
 
 def _idle_text(row: FleetRow, now: UtcDatetime) -> str:
@@ -160,13 +218,15 @@ def _working_text(row: FleetRow, words: str) -> str:
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     """Return what happens to the row's instance next by itself, or who must do something; empty if
     nothing happens. `mode` is that of the sweep; `zone` is the reader's time zone."""
+    state = state_of(row, now)
     kind = known_kind(row.verdict)
-    family = family_of(row)
     if kind is not None and kind in NOTES:
         return NOTES[kind]
-    if family is Family.LEFT_ALONE and row.kept_until is not None:
+    if state in (State.KEPT, State.EXEMPT) and row.kept_until is not None:
         return f"kept until {units.clock(row.kept_until, zone, now)}"
-    if family is not Family.IDLE:
+    if state is State.HELD and row.stays_until is not None:
+        return f"held until {units.clock(row.stays_until, zone, now)}"
+    if not row.is_idle:
         return ""
     if row.managed_by:
         return f"{row.managed_by} runs it"
@@ -238,13 +298,20 @@ def price(row: FleetRow) -> Decimal:
     return row.usd_per_hour
 
 
-def table(name: str, rows: Iterable[Row]) -> Table:
+def table(request: ViewRequest, name: str, rows: Iterable[Row]) -> Table:
     """Return the rows as a table of this name for CSV and JSON, with a cell for each of
     `COLUMNS`."""
     cells_of_rows = []
     for row, _ in rows:
-        cells_of_rows.append(tuple(getattr(row, column) for column in COLUMNS))
+        cells = [getattr(row, column) for column in _ROW_COLUMNS]
+        cells_of_rows.append((*cells, state_of(row, request.now).value, row.is_idle))
     return Table(name, COLUMNS, tuple(cells_of_rows))
+
+
+def document(request: ViewRequest, row: FleetRow) -> dict[str, object]:
+    """Return a row as JSON gives it: its fields, and its state."""
+    values = {name: getattr(row, name) for name in _FIELDS}
+    return {**values, "state": state_of(row, request.now).value, "is_idle": row.is_idle}
 
 
 def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
@@ -288,12 +355,9 @@ def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> li
     """Return the booked actions whose saving may count between two moments, of what the caller may
     see, in the order of booking; empty if there are none. Whole months are returned, from the month
     of `first` less the time for which a saving counts. Raises: CloudError."""
-    sees = request.scope.sees
     entries: list[LedgerEntry] = []
     for month in months(first - request.counts_for, last):
-        for entry in request.reader.ledger_store.entries(month):
-            if sees(entry.episode.account, entry.project, entry.owner):
-                entries.append(entry)
+        entries += request.present.entries(month)
     return entries
 
 

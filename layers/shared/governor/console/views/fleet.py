@@ -1,21 +1,32 @@
 """The Fleet: every instance, searched, filtered, sorted and paged by the URL's query.
 
-Ungoverned instances are a list of their own, which is only shown.
+Stopped instances stand among the running ones. Terminated ones are found by a search or their
+filter. Ungoverned instances are a list of their own, which is only shown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
-from governor.console.page import Page, Row, ViewRequest
+from governor.console.page import Page, ViewRequest
+from governor.console.present import Row
 from governor.console.views import addresses, figures
-from governor.core.units import HOURS_PER_MONTH
-from governor.fleet.model import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
-from governor.verdict.model import IDLE, VerdictKind
+from governor.core.units import HOURS_PER_MONTH, UtcDatetime
+from governor.fleet.model import (
+    MOST_UNGOVERNED,
+    STOPPED,
+    TERMINATED,
+    UNGOVERNED,
+    FleetPage,
+    FleetRow,
+)
+from governor.fleet.rules.states import WORDS, State, is_in, state_of, state_of_verdict
+from governor.verdict.model import VerdictKind
 
 SIZES = (100, 250, 500)
 """Rows on a page."""
@@ -25,9 +36,19 @@ _PLACES = ("owner", "project", "account", "region")
 _SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
 
 
-def _idle_first(row: FleetRow) -> tuple[bool, Decimal]:
-    """Return a sort key: idle instances first, the most expensive of them first."""
-    return row.verdict not in IDLE, -figures.price(row)
+_RUNNING = "running"
+"""In place of a state: every governed instance that runs."""
+_SEARCHED_BACK = timedelta(days=5 * 366)
+"""How far back the ledger is searched for terminated instances."""
+_LAST_PLACES = {STOPPED: 1, TERMINATED: 3}
+_OTHERS_PLACE = 2
+
+
+def _idle_first(row: FleetRow) -> tuple[int, Decimal]:
+    """Return a sort key: idle instances first, then stopped ones, and terminated ones last; the
+    most expensive first."""
+    place = 0 if row.is_idle else _LAST_PLACES.get(row.verdict, _OTHERS_PLACE)
+    return place, -figures.price(row)
 
 
 def _most_expensive_first(row: FleetRow) -> Decimal:
@@ -60,9 +81,9 @@ _HEADS = (
     ("Owner", "owner"),
     ("Project", "project"),
     ("Account", "account"),
-    ("Verdict", "idle"),
+    ("State", "idle"),
     ("Last 24 h", ""),
-    ("USD / h", "price"),
+    ("$ a day", "price"),
 )
 """Heads of the columns, each with the order that it leads to."""
 _NEXT = "What happens next"
@@ -77,24 +98,30 @@ _ORDER_WORDS = {
     "project": "project",
     "account": "account",
     "region": "region",
-    "verdict": "verdict",
+    "verdict": "state",
 }
 
 
 def fleet(request: ViewRequest) -> Page:
     """Return the page of the caller's instances that fit the query, sorted as it says. Without a
-    query: the governed ones, idle first, 100 on a page. Raises: InputError for an order, a verdict,
-    a page, its size or a text that cannot be; CloudError."""
+    query: those that run or are stopped, idle first, 100 on a page. Raises: InputError for an
+    order, a state, a page, its size or a text that cannot be; CloudError."""
     wanted = {name: addresses.text_of(request, name) for name in ("q", *_PLACES)}
-    wanted["verdict"] = addresses.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
-    is_ungoverned = wanted["verdict"] == UNGOVERNED
-    rows = request.ungoverned if is_ungoverned else request.governed
+    name = _state_name(request)
+    state = State(name) if name in tuple(State) else None
+    is_ungoverned = state is State.UNGOVERNED
+    rows = _rows_in(request, name)
     order = addresses.choice_of(request, "sort", tuple(_ORDERS), _DEFAULT_ORDER)
     size = int(addresses.choice_of(request, "size", tuple(map(str, SIZES)), str(SIZES[0])))
-    fitting = _sorted(rows, wanted, order)
-    rates = figures.rate(fitting)
+    fitting = _sorted(rows, wanted, state, order, request.now)
+    if wanted["q"] and not name:
+        # A terminated instance is found by its name or id as long as its record is stored.
+        gone = _terminated(request, is_deep=not fitting)
+        fitting += _sorted(gone, wanted, None, order, request.now)
+    running, closed = figures.split_running(fitting)
     asked = {
         **wanted,
+        "state": name,
         "sort": order if order != _DEFAULT_ORDER else "",
         "size": size if size != SIZES[0] else "",
     }
@@ -110,15 +137,17 @@ def fleet(request: ViewRequest) -> Page:
         template="fleet.html",
         values={
             "lines": figures.lines(request, shown),
-            "rates": rates,
+            "rates": figures.rate(running),
+            "closed": figures.rate(closed),
             "all": len(rows),
             "asked": asked,
-            "is_filtered": any(wanted.values()),
+            "is_filtered": any(wanted.values()) or bool(name),
             "heads": _heads(asked, order, last_head),
             "is_loose": is_ungoverned,
             "hours": HOURS_PER_MONTH,
             "orders": _ORDER_WORDS,
-            "verdicts": _verdict_counts(request),
+            "states": _state_counts(request),
+            "older": _older_href(wanted, name),
             "ungoverned": figures.rate(request.ungoverned),
             "most": MOST_UNGOVERNED,
             "cut": cut_targets,
@@ -129,20 +158,70 @@ def fleet(request: ViewRequest) -> Page:
             "csv": addresses.with_query("/fleet.csv", {**asked, "size": ""}),
         },
         document={
-            "instances": [row for row, _ in shown],
+            "instances": [figures.document(request, row) for row, _ in shown],
             "page": pages["number"],
             "pages": pages["last"],
-            "total": rates,
+            "total": figures.rate(running),
+            "closed": figures.rate(closed),
         },
-        tables=(figures.table("fleet", fitting),),
+        tables=(figures.table(request, "fleet", fitting),),
     )
 
 
-def _sorted(rows: Sequence[Row], wanted: Mapping[str, str], order: str) -> list[Row]:
-    """Return the rows that fit the wanted values, sorted by the order of this name, a key of
-    `_ORDERS`; empty if none fits."""
+def _state_name(request: ViewRequest) -> str:
+    """Return the state that the query asks for, or `running` for all that run; empty if it asks for
+    none. Addresses of earlier releases name a `verdict` instead. Raises: InputError for one that
+    cannot be."""
+    verdict = addresses.choice_of(request, "verdict", (*VerdictKind, UNGOVERNED), "")
+    name = addresses.choice_of(request, "state", (_RUNNING, *State), "")
+    if verdict and not name:
+        return state_of_verdict(verdict).value
+    return name
+
+
+def _rows_in(request: ViewRequest, name: str) -> list[Row]:
+    """Return the caller's instances among which the filter by this state looks: the running,
+    ungoverned or terminated ones for these, else those that run or are stopped. Raises:
+    CloudError."""
+    if name == State.UNGOVERNED:
+        return request.ungoverned
+    if name == State.TERMINATED:
+        return _terminated(request, is_deep=True)
+    if name == _RUNNING:
+        return request.running
+    return [*request.running, *request.stopped]
+
+
+def _terminated(request: ViewRequest, *, is_deep: bool) -> list[Row]:
+    """Return the caller's terminated instances: those of this month, or with `is_deep` those of the
+    last five years. Raises: CloudError."""
+    if is_deep:
+        return request.present.terminated_since(request.now - _SEARCHED_BACK)
+    return request.present.terminated_lately
+
+
+def _older_href(wanted: Mapping[str, str], name: str) -> str:
+    """Return the address that searches all terminated instances; empty without a search, or if the
+    page does so already."""
+    if not wanted["q"] or name:
+        return ""
+    return addresses.with_query("/fleet", {**wanted, "state": State.TERMINATED.value})
+
+
+def _sorted(
+    rows: Sequence[Row],
+    wanted: Mapping[str, str],
+    state: State | None,
+    order: str,
+    now: UtcDatetime,
+) -> list[Row]:
+    """Return the rows that fit the wanted values and the state (`None` fits all), sorted by the
+    order of this name, a key of `_ORDERS`; empty if none fits."""
     key_of = _ORDERS[order]
-    fitting = [(row, page) for row, page in rows if _fits(row, wanted)]
+    fitting = []
+    for row, page in rows:
+        if _fits(row, wanted) and (state is None or is_in(row, state, now)):
+            fitting.append((row, page))
     return sorted(fitting, key=lambda row_and_page: key_of(row_and_page[0]))
 
 
@@ -156,13 +235,18 @@ def _heads(asked: Mapping[str, object], order: str, last_head: str) -> list[tupl
     return heads
 
 
-def _verdict_counts(request: ViewRequest) -> list[tuple[str, int]]:
-    """Return how many of the caller's instances have each verdict, in the order in which the filter
-    lists the verdicts, also those that none has; that of the ungoverned comes last. Raises:
-    CloudError."""
-    count_by_verdict = Counter(row.verdict for row, _ in request.governed)
-    counts: list[tuple[str, int]] = [(kind, count_by_verdict[kind]) for kind in VerdictKind]
-    return [*counts, (UNGOVERNED, len(request.ungoverned))]
+def _state_counts(request: ViewRequest) -> list[tuple[State, str, int | None]]:
+    """Return each state with its words and how many of the caller's instances its filter lists, in
+    the order of the filter, also those that none has. Held instances are listed as idle, too. The
+    terminated ones are not counted (`None`). Raises: CloudError."""
+    rows = [*request.running, *request.stopped, *request.ungoverned]
+    count_by_state = Counter(state_of(row, request.now) for row, _ in rows)
+    count_by_state[State.IDLE] += count_by_state[State.HELD]
+    counts: list[tuple[State, str, int | None]] = []
+    for state in State:
+        count = None if state is State.TERMINATED else count_by_state[state]
+        counts.append((state, WORDS[state], count))
+    return counts
 
 
 def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
@@ -172,11 +256,8 @@ def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Return whether the row has the wanted verdict, owner, project, account and Region, and
-    contains the searched text `q`. Empty values fit every row; letter case counts for the verdict
-    alone."""
-    if wanted["verdict"] and row.verdict != wanted["verdict"]:
-        return False
+    """Return whether the row has the wanted owner, project, account and Region, and contains the
+    searched text `q`, in any letter case. Empty values fit every row."""
     for place in _PLACES:
         if wanted[place] and getattr(row, place).casefold() != wanted[place].casefold():
             return False

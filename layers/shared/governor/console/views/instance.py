@@ -17,7 +17,8 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
 from governor.approvals.rules.answers import hold_key
 from governor.approvals.rules.terms import may_undo
-from governor.console.page import Page, Row, Table, ViewRequest
+from governor.console.page import Page, Table, ViewRequest
+from governor.console.present import Row
 from governor.console.views import addresses, charts, figures, instance_strip
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
@@ -29,6 +30,7 @@ from governor.evidence.rules.series import gpu_rows
 from governor.fleet.model import FleetPage, FleetRow
 from governor.health.rules import sent_findings
 from governor.money.model.ledger import LedgerEntry
+from governor.money.rules.closed import is_terminated
 from governor.money.rules.ledger import ENDED_WITHOUT_ACTION, saved_in
 from governor.table import keys
 from governor.verdict.model import EXEMPT_BY_DECISION, Hold
@@ -60,25 +62,28 @@ class _Present(NamedTuple):
 
 
 def instance(request: ViewRequest) -> Page:
-    """Return the page of the instance that the query names. Raises: NotFound if the caller sees
-    neither the instance now nor a stop of it; InputError for an `episode` that cannot be;
-    CloudError."""
+    """Return the page of the instance that the query names: one that runs, is stopped, or has a
+    stored record. Raises: NotFound if the caller sees none of these; InputError for an `episode`
+    that cannot be; CloudError."""
     account, region, instance_id = _PLACE(request.query)
     target = Target(account, region)
     reader = request.reader
     current_row = _find_row(request)
     stops = _stops(request)
-    if current_row is None and not stops:
+    closed_row = _find_closed(request, stops) if current_row is None else None
+    is_known = current_row is not None or closed_row is not None or bool(stops)
+    if not is_known and not _is_recorded(request):
         raise NotFound(f"there is no instance {instance_id}")
     # If the caller no longer sees the instance, its hold belongs to others.
     record = InstanceRecord(target, instance_id)
     if current_row is not None:
         record = reader.instance_store.record(target, instance_id)
-    episodes = list(_episodes(request, current_row, stops, record))
+    shown_row = current_row or closed_row
+    episodes = list(_episodes(request, shown_row, stops, record))
     approval = reader.approval_store.approval(episodes[0].approval_id) if episodes else None
     present = _present(request, current_row)
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
-    name = _name(current_row, episodes, instance_id)
+    name = _name(shown_row, episodes, instance_id)
     episodes_with_gpus = []
     for episode in episodes:
         word = part_word_of_type(episode.instance.instance_type)
@@ -88,12 +93,18 @@ def instance(request: ViewRequest) -> Page:
     decision = approval.decision if approval else None
     booked = [entry for entry, _ in stops]
     spans = instance_strip.spans(request, current_row, booked, episodes)
+    startable = _startable(request, episodes, stops, current_row)
+    closed_line = None if closed_row is None else figures.line(request, *closed_row)
     return Page(
         title=name,
         template="instance.html",
         values={
             "line": present.line,
             "last": last_stop,
+            "closed": closed_line,
+            "is_starting_shown": bool(request.query.get("start")),
+            "start_usd_per_day": _start_usd_per_day(startable),
+            "kept_for": timedelta(hours=reader.policy.approval.keep_after_undo_hours),
             "target": target,
             "instance_id": instance_id,
             "health": present.health,
@@ -106,10 +117,10 @@ def instance(request: ViewRequest) -> Page:
             "counts_for": request.counts_for,
             "episodes": episodes_with_gpus,
             "decision": decision,
-            "stopped": _startable(request, episodes, stops, current_row),
+            "stopped": startable,
         },
         document={
-            "instance": present.row,
+            "instance": _row_document(request, shown_row),
             "health": present.health,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
@@ -118,6 +129,50 @@ def instance(request: ViewRequest) -> Page:
         },
         tables=(table,),
     )
+
+
+def _row_document(request: ViewRequest, row_and_page: Row | None) -> dict[str, object] | None:
+    """Return the instance as JSON gives it; `None` if the caller sees it neither running nor
+    stopped."""
+    if row_and_page is None:
+        return None
+    row, _ = row_and_page
+    return figures.document(request, row)
+
+
+def _find_closed(request: ViewRequest, stops: Sequence[Stop]) -> Row | None:
+    """Return the instance of the page if it is stopped or terminated: as the last sweep and the
+    ledger say, or by the last of its `stops`. Return `None` if it is neither, as far as is known.
+    Raises: CloudError."""
+    for row, page in (*request.stopped, *request.present.terminated_lately):
+        if _is_at(request, row):
+            return row, page
+    if stops:
+        newest, _ = stops[0]
+        if is_terminated(newest):
+            return request.present.row_of(newest)
+    return None
+
+
+def _is_recorded(request: ViewRequest) -> bool:
+    """Return whether the query names a stored episode of the page's instance that the caller may
+    see. Raises: InputError if the query's is no name of an episode; CloudError."""
+    name = addresses.text_of(request, "episode")
+    if not name:
+        return False
+    ref = _ref_of(name)
+    if not _is_at(request, ref):
+        return False
+    episode = request.reader.episode_store.episode(ref)
+    return episode is not None and request.scope.sees(ref.account, episode.project, episode.owner)
+
+
+def _start_usd_per_day(startable: Episode | None) -> Usd | None:
+    """Return what a day of the stopped instance costs once it is started again; `None` if there is
+    none, or its price is not known."""
+    if startable is None or startable.price.usd_per_hour is None:
+        return None
+    return startable.price.usd_per_hour * 24
 
 
 def _present(request: ViewRequest, current_row: Row | None) -> _Present:
@@ -214,8 +269,9 @@ def end_hold(decide: Decide, request: ViewRequest) -> str:
 
 
 def _find_row(request: ViewRequest) -> Row | None:
-    """Return the instance as the last sweep saw it; `None` if the caller does not see it now."""
-    for row, page in request.governed:
+    """Return the instance as it runs now; `None` if it does not, or the caller does not see it.
+    Raises: CloudError."""
+    for row, page in request.running:
         if _is_at(request, row):
             return row, page
     return None
@@ -272,7 +328,7 @@ def _stops(request: ViewRequest) -> list[Stop]:
     earlier, that the caller may see, the newest first. Entries of episodes that ended without an
     action are left out. Raises: CloudError."""
     entries = figures.ledger_in(request, request.now - _WEEKS + request.counts_for, request.now)
-    stops = []
+    stops: list[Stop] = []
     for entry in reversed(entries):
         if _is_at(request, entry.episode) and entry.outcome not in ENDED_WITHOUT_ACTION:
             saved_usd = saved_in(entry, entry.booked_at, request.now, request.counts_for)
@@ -318,8 +374,13 @@ def _episode_refs(
         newest, _ = stops[0]
         names.append(newest.episode.execution_name)
     distinct_names = list(dict.fromkeys(name for name in names if name))
+    return [_ref_of(name) for name in distinct_names[:2]]
+
+
+def _ref_of(name: str) -> EpisodeRef:
+    """Return the episode with this name. Raises: InputError if it is no name of one."""
     try:
-        return [episode_from_execution_name(name) for name in distinct_names[:2]]
+        return episode_from_execution_name(name)
     except ValueError:
         raise InputError("episode is not the name of one: follow a link of this page") from None
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
 
-from governor.console.page import Row, ViewRequest
+from governor.console.page import ViewRequest
+from governor.console.present import Row
 from governor.core.units import Percent, UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.evidence.rules.series import busiest

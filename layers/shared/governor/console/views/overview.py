@@ -1,4 +1,4 @@
-"""The Overview: idle instances, open questions, savings, problems, and what cannot be judged.
+"""The Overview: idle instances, open questions, stopped instances, savings and problems.
 
 It reads stored sweeps and costs only, and counts nothing that the caller may not see.
 """
@@ -9,16 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from governor.console.page import Page, Row, Table, ViewRequest
+from governor.console.page import Page, Table, ViewRequest
+from governor.console.present import Row
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems
 from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import Share
+from governor.fleet.rules.states import State, is_in
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_start
 from governor.money.rules.ledger import net_by_day, sum_saved
-from governor.verdict.model import Family
 
 _DAYS_SHOWN = 30
 _ROWS_LISTED = 10
@@ -29,14 +30,15 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 def overview(request: ViewRequest) -> Page:
     """Return the first page: the fleet, its questions, its problems and the savings, as far as the
     caller may see them. Raises: CloudError."""
-    idle_rows, unknown_rows = _idle_and_unknown(request)
-    idle_rows = figures.by_price(idle_rows)
+    idle_rows = _in_state(request, State.IDLE)
+    stopped_rows = figures.by_price(request.stopped)
     questions = figures.questions(request)
     rates = {
-        "fleet": figures.rate(request.governed),
+        "fleet": figures.rate(request.running),
         "idle": figures.rate(idle_rows),
         "questions": figures.rate(questions),
-        "cannot_be_judged": figures.rate(unknown_rows),
+        "stopped": figures.rate(stopped_rows),
+        "cannot_be_judged": figures.rate(_in_state(request, State.NO_DATA)),
     }
     this_month = month_start(request.now)
     last_month = month_start(this_month - DAY)
@@ -70,6 +72,7 @@ def overview(request: ViewRequest) -> Page:
             "oldest": _earliest(asked_at),
             "next_end": _earliest(expires_at),
             "lines": figures.lines(request, idle_rows[:_ROWS_LISTED]),
+            "stopped_lines": figures.lines(request, stopped_rows[:_ROWS_LISTED]),
         },
         document={
             **rates,
@@ -77,22 +80,20 @@ def overview(request: ViewRequest) -> Page:
             "net_saved_this_month_usd": saved.net_usd,
             "days": table.documents,
         },
-        tables=(table, figures.table("questions", questions), figures.table("idle", idle_rows)),
+        tables=(
+            table,
+            figures.table(request, "questions", questions),
+            figures.table(request, "idle", idle_rows),
+            figures.table(request, "stopped", stopped_rows),
+        ),
     )
 
 
-def _idle_and_unknown(request: ViewRequest) -> tuple[list[Row], list[Row]]:
-    """Return the caller's idle instances, and those that cannot be judged; both may be empty.
-    Raises: CloudError."""
-    idle_rows = []
-    unknown_rows = []
-    for row, page in request.governed:
-        family = figures.family_of(row)
-        if family is Family.IDLE:
-            idle_rows.append((row, page))
-        elif family is Family.UNKNOWN:
-            unknown_rows.append((row, page))
-    return idle_rows, unknown_rows
+def _in_state(request: ViewRequest, state: State) -> list[Row]:
+    """Return the caller's running instances that the filter by this state lists, the most expensive
+    first; empty if there are none. Raises: CloudError."""
+    fitting = [(row, page) for row, page in request.running if is_in(row, state, request.now)]
+    return figures.by_price(fitting)
 
 
 def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:

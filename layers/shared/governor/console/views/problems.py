@@ -22,8 +22,9 @@ from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
 from governor.fleet.model import FleetRow
+from governor.fleet.rules.states import State, is_in
 from governor.limits.rules.breaker import why_frozen
-from governor.verdict.model import HELD_BACK, Family
+from governor.verdict.model import HELD_BACK
 
 _MISSED_A_SWEEP = timedelta(minutes=6)
 """More than the five minutes between two sweeps."""
@@ -56,14 +57,15 @@ def problems(request: ViewRequest) -> Iterator[Problem]:
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
-    unknown = [
-        (row, page) for row, page in request.governed if figures.family_of(row) is Family.UNKNOWN
-    ]
+    unknown = []
+    for row, page in request.running:
+        if is_in(row, State.NO_DATA, request.now):
+            unknown.append((row, page))
     if unknown:
-        usd_per_hour = units.usd(figures.rate(unknown).usd_per_hour)
-        text = f"{plural(len(unknown), 'instance')} cannot be judged ({usd_per_hour} an hour)."
+        usd_per_day = units.usd(figures.rate(unknown).usd_per_day)
+        text = f"{plural(len(unknown), 'instance')} cannot be judged ({usd_per_day} a day)."
         yield Problem(
-            text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data"
+            text, "Check the agents that publish their GPU metrics.", "/fleet?state=no-data"
         )
 
 

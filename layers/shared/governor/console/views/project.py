@@ -13,7 +13,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Page, Row, Table, ViewRequest
+from governor.console.page import Page, Table, ViewRequest
+from governor.console.present import Row
 from governor.console.views import charts, figures
 from governor.core.errors import NotFound
 from governor.core.units import Usd, UtcDatetime
@@ -22,7 +23,6 @@ from governor.money.rules import jobs
 from governor.money.rules.cost import DAY, cost_between, month_end, month_of, month_start
 from governor.money.rules.forecast import PAST, forecast
 from governor.money.rules.jobs import CountedCost, JobCost, ProjectJobs, costs_by_job
-from governor.verdict.model import Family
 
 _INSTANCES_LISTED = 25
 _JOBS_LISTED = 25
@@ -124,10 +124,11 @@ def project(request: ViewRequest) -> Page:
     now = request.now
     spending = _spending_of(request, request.query["name"])
     rows = figures.by_price(spending.rows)
-    idle_rows: list[Row] = []
-    for row, page in rows:
-        if figures.family_of(row) is Family.IDLE:
-            idle_rows.append((row, page))
+    idle_rows = [(row, page) for row, page in rows if row.is_idle]
+    stopped_rows: list[Row] = []
+    for row, page in figures.by_price(request.stopped):
+        if row.project == spending.name:
+            stopped_rows.append((row, page))
     days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
     days_so_far = [day for day in days if day <= now.date()]
     spent = [spending.days.get(day, Share()).total for day in days_so_far]
@@ -151,7 +152,10 @@ def project(request: ViewRequest) -> Page:
             "by_job": by_job,
             "job_lines": _job_lines(by_job),
             "lines": figures.lines(request, rows[:_INSTANCES_LISTED]),
+            "stopped": figures.rate(stopped_rows),
+            "stopped_lines": figures.lines(request, stopped_rows[:_INSTANCES_LISTED]),
             "questions": questions,
+            "days": _day_lines(spending, days_so_far),
         },
         document={
             "project": spending.name,
@@ -165,11 +169,12 @@ def project(request: ViewRequest) -> Page:
             "forecast_error_percent": by_past and by_past.error_percent,
             "fleet": spending.rate,
             "idle": figures.rate(idle_rows),
+            "stopped": figures.rate(stopped_rows),
             "days": day_documents,
             "jobs": by_job.document["jobs"],
         },
         tables=(
-            figures.table("instances", rows),
+            figures.table(request, "instances", [*rows, *stopped_rows]),
             Table("jobs", jobs.COLUMNS, jobs.rows_of([by_job], month_start(now), now)),
         ),
     )
@@ -181,6 +186,20 @@ def _job_lines(by_job: ProjectJobs) -> list[JobCost]:
     if not by_job.names_a_job:
         return []
     return list(by_job.shortened(_JOBS_LISTED))
+
+
+def _day_lines(spending: Spending, days: Sequence[date]) -> list[tuple[str, Usd, Usd]]:
+    """Return a line for each of these days on which anything was spent, the newest first: the day,
+    and what was spent and was idle. Earlier days of which only a sum is stored are one line at the
+    end."""
+    lines: list[tuple[str, Usd, Usd]] = []
+    for day in reversed(days):
+        share = spending.days.get(day, Share())
+        if share.total:
+            lines.append((charts.day_text(day), share.total, share.idle))
+    if spending.before_days:
+        lines.append(("earlier days", spending.before_days, Decimal(0)))
+    return lines
 
 
 def _questions_of(request: ViewRequest, name: str) -> list[Row]:
@@ -205,8 +224,9 @@ def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
     month_begins = month_start(request.now).date()
     first_day = min(month_begins, (request.now - past).date())
     rows_by_project: dict[str, list[Row]] = defaultdict(list)
-    for row, page in request.governed:
+    for row, page in request.running:
         rows_by_project[row.project].append((row, page))
+    stopped_in = {row.project for row, _ in request.stopped}
     shares_by_project: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
     counted_by_project: dict[str, list[CountedCost]] = defaultdict(list)
     for day, cost in figures.counted(request, first_day, request.now.date()):
@@ -215,7 +235,7 @@ def _spending(request: ViewRequest, past: timedelta) -> list[Spending]:
             counted_by_project[cost.project].append(cost)
     metered_by_project = _metered(request)
     spendings = []
-    for name in rows_by_project.keys() | shares_by_project.keys():
+    for name in rows_by_project.keys() | shares_by_project.keys() | stopped_in:
         share_by_day = {day: figures.total(parts) for day, parts in shares_by_project[name].items()}
         days_of_month = {day: share for day, share in share_by_day.items() if day >= month_begins}
         budget = None

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from governor.core.units import UsdPerHour
+from governor.core.instance import Target
+from governor.core.units import UsdPerHour, UtcDatetime
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import STOPPED, TERMINATED, FleetRow
 from governor.money.model.ledger import Ending, LedgerEntry
+
+InstanceKey = tuple[Target, str]
+"""The target and the id of an instance."""
 
 
 def is_still_stopped(entry: LedgerEntry) -> bool:
@@ -33,14 +37,26 @@ def stopped_rows(entries: Iterable[LedgerEntry], running_ids: Collection[str]) -
     """Return a row for each instance that is still stopped by these entries of one target, the one
     stopped first first; empty if there is none. Instances that run (`running_ids`) are left out, as
     is one of which a later entry says that it is terminated."""
-    newest_by_id: dict[str, LedgerEntry] = {}
-    for entry in sorted(entries, key=lambda entry: entry.booked_at):
-        newest_by_id[entry.episode.instance_id] = entry
     rows = []
-    for instance_id, entry in newest_by_id.items():
+    for (_, instance_id), entry in newest_by_instance(entries).items():
         if instance_id not in running_ids and is_still_stopped(entry):
             rows.append(closed_row(entry))
     return rows
+
+
+def newest_by_instance(entries: Iterable[LedgerEntry]) -> dict[InstanceKey, LedgerEntry]:
+    """Return the newest entry about each instance that was stopped or terminated, by its target and
+    id; empty if there is none. Entries of questions that ended otherwise are left out."""
+    newest: dict[InstanceKey, LedgerEntry] = {}
+    for entry in sorted(entries, key=_booked_at):
+        if entry.outcome in (Outcome.STOPPED, Outcome.TERMINATED):
+            newest[entry.episode.target, entry.episode.instance_id] = entry
+    return newest
+
+
+def _booked_at(entry: LedgerEntry) -> UtcDatetime:
+    """Return the key by which entries are sorted: the oldest first."""
+    return entry.booked_at
 
 
 def closed_row(entry: LedgerEntry) -> FleetRow:
@@ -76,6 +92,8 @@ def closed_row(entry: LedgerEntry) -> FleetRow:
 def _price(entry: LedgerEntry) -> UsdPerHour | None:
     """Return the price of an hour of the instance while it ran: what an hour less of it saves, with
     the storage that stays taken out again; `None` if it is not known."""
-    if entry.ours and entry.saved_usd_per_hour is not None:
+    # Entries of other people's actions save zero. The stored end of an entry is not ours, either.
+    was_our_action = entry.ours or entry.ended is not None
+    if was_our_action and entry.saved_usd_per_hour is not None:
         return entry.saved_usd_per_hour + (entry.storage_usd_per_hour or 0)
     return entry.cost_before_usd_per_hour

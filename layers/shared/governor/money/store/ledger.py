@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
+from governor.episode.model.episode import Outcome
 from governor.fleet.model import DayCosts
 from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import Cash, Ending, LedgerEntry, Statement
@@ -126,6 +127,20 @@ class Ledger(Store):
                     addition.correction_fields if addition.corrected_at else addition.end_fields
                 )
                 entries[addition.episode] = replace(entry, **changes)
+        return list(entries.values())
+
+    def terminated(self, month: str) -> list[LedgerEntry]:
+        """Return the entries booked in a month (`yyyy-mm`) whose instance is terminated, oldest
+        first; empty if there are none. Of an instance that was stopped first, the stored end of the
+        stop is returned. Raises: CloudError."""
+        items: list[Document] = []
+        for item in self._table.query(f"LEDGER#{month}"):
+            is_termination = item.get("outcome") == Outcome.TERMINATED
+            is_ended_by_one = item.get("ended") == Ending.TERMINATED
+            is_correction = _BILL in item["sk"]
+            if (is_termination or is_ended_by_one) and not is_correction:
+                items.append(item)
+        entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, items)}
         return list(entries.values())
 
     def last_statement(self, month: str) -> Statement | None:

@@ -1,0 +1,277 @@
+"""An instance that was stopped stays in sight until it runs again, and a terminated one is found as
+long as its record is stored."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.approvals.model.terms import Grant, Rank, Scope
+from governor.console.page import Page
+from governor.console.views.fleet import fleet
+from governor.console.views.instance import instance
+from governor.console.views.overview import overview
+from governor.console.views.project import project
+from governor.core.errors import NotFound
+from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
+from governor.fleet.model import FleetRow
+from governor.money.model.ledger import Ending, LedgerEntry
+from governor.money.rules.closed import closed_row
+from governor.policy.model.acting import ApprovalRule
+from tests.builders import NOW, make_entry
+from tests.console_world import ConsoleWorld, caller, html, make_episode, make_row
+from tests.rights import only_what_the_role_allows
+
+__all__ = ["only_what_the_role_allows"]
+ROW = make_row(1, name="notebook-1")
+
+
+def stop_of(row: FleetRow, **changes: Any) -> LedgerEntry:
+    """The ledger's entry of a stop of this instance, two minutes ago."""
+    episode = make_episode(row).ref
+    plain = make_entry(
+        1,
+        episode=episode,
+        resource_name=row.name,
+        owner=row.owner,
+        project=row.project,
+        booked_at=NOW - timedelta(minutes=2),
+        saved_usd_per_hour=Decimal("1.00"),
+        storage_usd_per_hour=Decimal("0.006"),
+    )
+    return replace(plain, **changes)
+
+
+def store_episode(world: ConsoleWorld, entry: LedgerEntry) -> None:
+    """The episode that stopped the instance of the entry."""
+    ending = EpisodeEnding(Outcome.STOPPED, "approved", entry.booked_at, Outcome.STOPPED)
+    row = make_row(1, instance_id=entry.episode.instance_id, launched_at=entry.episode.launch_time)
+    world.state.put(
+        make_episode(
+            row,
+            ref=entry.episode,
+            owner=entry.owner,
+            phase=Phase.CLOSED,
+            ending=ending,
+            steps_done={"stop": entry.booked_at},
+        )
+    )
+
+
+def just_stopped() -> ConsoleWorld:
+    """The last sweep still saw it running; the ledger knows better."""
+    world = ConsoleWorld()
+    world.keep(ROW, make_row(2, verdict="busy", project="llm"), minutes_ago=4)
+    entry = stop_of(ROW)
+    world.book(entry)
+    store_episode(world, entry)
+    return world
+
+
+def stopped_long_ago() -> ConsoleWorld:
+    """The stop was booked in a month that no page reads; the sweep has seen it stopped."""
+    world = ConsoleWorld()
+    entry = stop_of(ROW, booked_at=NOW - timedelta(days=120))
+    world.keep(closed_row(entry), make_row(2, verdict="busy", project="llm"))
+    world.book(entry)
+    store_episode(world, entry)
+    return world
+
+
+def named(page: Page) -> list[str]:
+    rows: Any = page.document["instances"]
+    return [f"{row['name']}: {row['state']}" for row in rows]
+
+
+WORLDS = pytest.mark.parametrize("make", [just_stopped, stopped_long_ago])
+
+
+@WORLDS
+def test_a_stopped_instance_is_everywhere(make: Any) -> None:
+    """On the Overview, in the Fleet, its search, filter, CSV and JSON, and in its project."""
+    world = make()
+    stopped = "notebook-1: stopped"
+    page = overview(world.asked())
+    found = html(overview, world)
+    csv = fleet(world.asked()).tables[0]
+
+    assert Decimal("1.006") == page.document["stopped"].usd_per_hour  # type: ignore[attr-defined]
+    assert "1 stopped" in found
+    assert "$24 a day if started again" in found
+    assert stopped in named(fleet(world.asked()))
+    assert [stopped] == named(fleet(world.asked(q="notebook-1")))
+    assert [stopped] == named(fleet(world.asked(q=ROW.instance_id)))
+    assert [stopped] == named(fleet(world.asked(state="stopped")))
+    assert [] == named(fleet(world.asked(state="idle")))
+    assert [stopped] == [
+        f"{row['name']}: {row['state']}" for row in csv.documents if row["project"] == "vision"
+    ]
+    for shown in (html(fleet, world), html(project, world, name="vision")):
+        assert "stopped by GPU Governor" in shown.replace("Stopped by", "stopped by")
+        assert "notebook-1" in shown
+
+
+@WORLDS
+def test_a_stop_is_undone_by_two_clicks_from_the_overview_and_confirmed_with_its_cost(
+    make: Any,
+) -> None:
+    """The first leads to the open confirmation, the second starts it."""
+    world = make()
+    [link] = re.findall(r'href="(/instances/[^"]+start=1#start)"', html(overview, world))
+    path, _, query = link.replace("&amp;", "&").partition("#")[0].partition("?")
+    _, _, account, region, instance_id = path.split("/")
+    fields = dict(part.split("=") for part in query.split("&"))
+    page = html(
+        instance,
+        world,
+        None,
+        path,
+        account=account,
+        region=region,
+        instance_id=instance_id,
+        **fields,
+    )
+
+    assert '<dd id="start"><details open><summary>Start it again…</summary>' in page
+    assert "It costs $24 a day again while it runs." in page
+    assert "Nobody is asked about it for 24 h then." in page
+    assert ">Start it: $24 a day</button>" in page
+
+
+def test_a_viewer_is_offered_no_start() -> None:
+    """They see that it is stopped."""
+    world = just_stopped()
+    viewer = caller(grants=(Grant(Rank.VIEWER, Scope(everything=True)),))
+    page = html(overview, world, viewer)
+
+    assert "its approvers may" in page
+    assert "start=1" not in page
+
+
+def test_others_see_nothing_of_it() -> None:
+    """A stop is shown to those who may see its project."""
+    other = caller(Scope(projects=frozenset({"llm"})))
+    for world in (just_stopped(), stopped_long_ago()):
+        assert "notebook-1" not in html(overview, world, other)
+        assert ["notebook-2: busy"] == named(fleet(world.asked(other)))
+
+
+def test_an_instance_that_was_started_again_is_never_out_of_sight() -> None:
+    """Until the next sweep it counts as one that just started."""
+    world = ConsoleWorld()
+    entry = stop_of(ROW, booked_at=NOW - timedelta(hours=3))
+    world.keep(closed_row(entry))
+    world.book(replace(entry, ended_at=NOW - timedelta(minutes=1), ended=Ending.STARTED))
+
+    assert ["notebook-1: too-young"] == named(fleet(world.asked()))
+    assert 0 == overview(world.asked()).document["stopped"].instances  # type: ignore[attr-defined]
+
+
+def test_a_stop_that_the_sweep_has_not_seen_does_not_count_twice() -> None:
+    """Neither as running nor as idle."""
+    page = overview(just_stopped().asked())
+
+    assert 1 == page.document["fleet"].instances  # type: ignore[attr-defined]
+    assert 0 == page.document["idle"].instances  # type: ignore[attr-defined]
+
+
+def test_a_stop_of_a_target_that_is_no_longer_swept_stays() -> None:
+    """No page is stored of it."""
+    world = ConsoleWorld()
+    world.book(stop_of(ROW))
+
+    assert ["notebook-1: stopped"] == named(fleet(world.asked()))
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        (None, "since Fri 12:00 UTC, until somebody starts it"),
+        (3, "since Fri 12:00 UTC; asked whether to terminate it from Mon 12:00 UTC"),
+    ],
+)
+def test_what_comes_next_has_its_date(days: int | None, expected: str) -> None:
+    """As the policy says."""
+    world = just_stopped()
+    rule = replace(ApprovalRule(), ask_about_stopped_after_days=days)
+    world.policy = replace(world.policy, approval=rule)
+    lines: Any = fleet(world.asked(state="stopped")).values["lines"]
+
+    assert [expected] == [line.next for line in lines]
+
+
+@pytest.mark.parametrize("months_ago", [0, 1, 14, 50])
+def test_a_terminated_instance_is_found_by_its_name_and_id(months_ago: int) -> None:
+    """As long as its record is stored, and its page opens from there."""
+    world = ConsoleWorld()
+    world.keep(make_row(2, verdict="busy"))
+    booked_at = NOW - timedelta(days=31 * months_ago, minutes=2)
+    row = replace(ROW, launched_at=booked_at - timedelta(days=3))
+    entry = stop_of(row, outcome=Outcome.TERMINATED, booked_at=booked_at)
+    world.book(entry)
+    store_episode(world, entry)
+
+    for query in ({"q": "notebook-1"}, {"q": ROW.instance_id}, {"state": "terminated"}):
+        assert ["notebook-1: terminated"] == named(fleet(world.asked(None, **query)))
+    assert ["notebook-2: busy"] == named(fleet(world.asked()))
+    page = instance(
+        world.asked(
+            account=row.account,
+            region=row.region,
+            instance_id=row.instance_id,
+            episode=entry.episode.execution_name,
+        )
+    )
+    assert "notebook-1" in html(fleet, world, state="terminated")
+    episodes: Any = page.document["episodes"]
+    assert [entry.episode.execution_name] == [one["episode"] for one in episodes]
+
+
+def test_a_termination_by_others_after_a_stop_is_found_too() -> None:
+    """The end of the stop says so."""
+    world = ConsoleWorld()
+    entry = stop_of(ROW, booked_at=NOW - timedelta(days=90))
+    world.book(entry)
+    world.state.settle_entry(entry, NOW - timedelta(days=80), Ending.TERMINATED, NOW)
+
+    assert ["notebook-1: terminated"] == named(fleet(world.asked(q="notebook-1")))
+
+
+def test_the_record_of_another_project_opens_no_page() -> None:
+    """Not even by the name of its episode."""
+    world = ConsoleWorld()
+    entry = stop_of(ROW, booked_at=NOW - timedelta(days=400))
+    store_episode(world, entry)
+    asked = {
+        "account": ROW.account,
+        "region": ROW.region,
+        "instance_id": ROW.instance_id,
+        "episode": entry.episode.execution_name,
+    }
+
+    assert instance(world.asked(None, **asked))
+    with pytest.raises(NotFound):
+        instance(world.asked(caller(Scope(projects=frozenset({"llm"}))), **asked))
+
+
+def test_a_held_and_a_kept_instance_are_states_with_their_end() -> None:
+    """Fleet, filter and what comes next."""
+    world = ConsoleWorld()
+    until = NOW + timedelta(hours=3)
+    held = make_row(3, kept_because="hold", stays_until=until, quiet_until=until)
+    kept = make_row(4, verdict="snoozed", idle_since=None, kept_until=until)
+    world.keep(held, kept)
+    lines: Any = fleet(world.asked(sort="name")).values["lines"]
+
+    assert [
+        ("idle 7 h, held", "held until Fri 15:02 UTC"),
+        ("kept", "kept until Fri 15:02 UTC"),
+    ] == [(line.verdict, line.next) for line in lines]
+    assert ["notebook-3: held"] == named(fleet(world.asked(state="held")))
+    assert ["notebook-4: kept"] == named(fleet(world.asked(state="kept")))
+    assert ["notebook-3: held"] == named(fleet(world.asked(state="idle")))
