@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXPORTS = ROOT / "build" / "up.env"
 PAGES = (
     "/",
-    "/fleet?verdict=idle",
+    "/fleet?state=idle",
     "/questions",
     "/savings",
     *(f"/simulated/{name}" for name in CHANNELS),

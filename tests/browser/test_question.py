@@ -36,7 +36,7 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     visitor.assert_at_ease()
     visitor.await_text("Stopped on")
     assert "stopped" == stage.outcome(instance_id)
-    visitor.await_offered("Start it again")
+    visitor.await_text("Start it again…")
     visitor.assert_at_ease()
 
 

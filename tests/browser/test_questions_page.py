@@ -104,9 +104,11 @@ def test_a_stop_is_undone_on_the_page_of_the_instance(
         visitor.assert_at_ease()
 
     site.undoer.answer = UndoAnswer(False, "EC2 has no free capacity")
-    assert 409 == visitor.press("Start it again")
+    visitor.page.get_by_text("Start it again…").click()
+    assert 409 == visitor.press("Start it: $24 a day")
     assert "Not started: EC2 has no free capacity." in visitor.text()
     visitor.open(SITE + instance_of(site))
     site.undoer.answer = UndoAnswer(True, "")
-    assert 200 == visitor.press("Start it again")
+    visitor.page.get_by_text("Start it again…").click()
+    assert 200 == visitor.press("Start it: $24 a day")
     assert 2 == len(site.undoer.asked)

@@ -9,17 +9,19 @@ from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in
 
 
 def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
-    """Start it again; a lack of capacity is told in words and can be tried again."""
+    """Start it again, confirmed with its cost; a lack of capacity is told in words and can be tried
+    again."""
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
     visitor.open(stage.personal(stage.question(instance_id, "outcome")))
     stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
 
-    assert 409 == visitor.press("Start it again")
+    visitor.page.get_by_text("Start it again…").click()
+    assert 409 == visitor.press("Start it: $24 a day")
     assert "no free capacity" in visitor.page.get_by_role("alert").inner_text()
     visitor.assert_at_ease()
-    assert 200 == visitor.press("Start it again")
+    assert 200 == visitor.press("Start it: $24 a day")
 
     assert "EC2 accepted. This page says when it runs" in visitor.text()
     assert [] == visitor.offered()

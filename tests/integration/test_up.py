@@ -35,7 +35,7 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
         stage.scene.sweep()  # which sees the question that the one before has asked
 
         place = f"/instances/123456789012/us-east-1/{instance_id}"
-        for path in ("/", "/fleet?verdict=idle", "/questions", "/savings", place):
+        for path in ("/", "/fleet?state=idle", "/questions", "/savings", place):
             page = opened(front, path)
             assert 200 == page.status, path
             for said in ("<strong>Simulated</strong>", "you (AWS identity)"):

@@ -202,7 +202,7 @@ def test_the_story_ticks_itself(world: ConsoleWorld, story: Story) -> None:
     """By what was looked at and by what the table says, in its order."""
     assert ([False, False, False], []) == told(story)
     story.visit("/savings")  # before there is anything to see
-    story.visit("/fleet?verdict=idle")
+    story.visit("/fleet?state=idle")
     assert ([True, False, False], []) == told(story)
 
     story.clock = lambda: NOW + timedelta(minutes=2)

@@ -81,9 +81,7 @@ class Story:
         """How far it has come."""
         done = self._done()
         steps = (
-            Step(
-                "See what is idle", f"{LOOKED}?verdict=idle", bool(LOOKED in self._visited or done)
-            ),
+            Step("See what is idle", f"{LOOKED}?state=idle", bool(LOOKED in self._visited or done)),
             Step("Stop one", "/questions", bool(done)),
             Step("See what it saved", SAVED, SAVED in self._visited),
         )

@@ -126,7 +126,7 @@ def test_the_page_leads_with_the_outcome_and_says_of_when_it_is() -> None:
 def test_the_chart_shows_what_more_saving_costs() -> None:
     """A point a policy; of one policy, those with other waits too, and no chart of a single
     point."""
-    assert "Saving and false stops" not in page([fleet()], [], MADE_AT)
+    assert "Saving and undone stops" not in page([fleet()], [], MADE_AT)
     waits = [replace(fleet(), name="2 h"), replace(fleet(), name=NASTY)]
     text = page([fleet()], [], MADE_AT, waits)
     points = [given["class"] for tag, given in tags(text) if tag == "circle"]
