@@ -12,12 +12,16 @@ import pytest
 
 from governor.approvals.rules.terms import BROADCAST
 from governor.core.units import iso
-from governor.episode.model.episode import Outcome
+from governor.episode.model.episode import EpisodeEnding, Outcome, Phase, Undo
 from governor.episode.rules.audit import Change
+from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.contacts import Ownership
+from governor.policy.model.policy import Policy
+from governor.policy.rules.changes import asked_under
 from governor.table import keys
 from governor.verdict.model import Hold
 from tests.builders import NOW
+from tests.episodes import changed
 from tests.unit.web.test_site import ALICE, ID, World
 
 BOB = "bob@example.com"
@@ -176,3 +180,65 @@ def test_a_keep_that_is_over_has_nothing_to_end() -> None:
     assert BUTTON not in world.get().body
     assert (409, SOON) == (world.post(END).status, until(world))
     assert 403 == kept().post(END, csrf="k1.nonsense").status
+
+
+_DATED = replace(
+    Policy(),
+    approval=ApprovalRule(
+        ask_again_after_hours=24, keep_after_undo_hours=12, ask_about_stopped_after_days=14
+    ),
+    plan=PlanRule(snapshot_retention_days=30),
+)
+_SNAPSHOT = {"snapshots": {"snap-1": "vol-1"}}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changes", "expected"),
+    [
+        (
+            Outcome.STOPPED,
+            {"became": Outcome.STOPPED, "steps_done": {"stop": NOW}},
+            "people are asked from Fri Dec 4, 12:02 UTC whether to terminate it.",
+        ),
+        (
+            Outcome.TERMINATED,
+            {"steps_done": {"snapshot": NOW}, **_SNAPSHOT},
+            "Its snapshots are marked to expire on Sun Dec 20, 12:02 UTC.",
+        ),
+        (Outcome.TERMINATED, {}, "Nothing more follows."),
+        (
+            Outcome.STOPPED,
+            {"undo": Undo(ALICE, NOW)},
+            "Nobody is asked about it before Sat 00:02 UTC.",
+        ),
+        (Outcome.EXPIRED, {}, "people are asked again after Sat 12:02 UTC."),
+        (Outcome.REFUSED, {}, "people are asked again after Sat 12:02 UTC."),
+        (Outcome.EXEMPTED, {}, "It is left alone until somebody ends its exemption."),
+        (Outcome.WOKE_UP, {}, "If it turns idle, people are asked again."),
+        (Outcome.VOID, {}, "If it turns idle, people are asked again."),
+    ],
+)
+def test_a_closed_record_has_the_date_of_what_comes_next(
+    outcome: Outcome, changes: dict[str, Any], expected: str
+) -> None:
+    """By the policy that the question was asked under."""
+    world = World()
+    world.post("approve")
+    ending = EpisodeEnding(outcome, "as approved", NOW, changes.pop("became", None))
+    asking = replace(world.episode.asking, asked_under=asked_under(_DATED))
+    world.state.put(
+        changed(replace(world.episode, asking=asking, phase=Phase.CLOSED, ending=ending), **changes)
+    )
+
+    assert expected in world.get().body
+
+
+def test_a_record_names_no_date_that_it_does_not_know() -> None:
+    """An episode of an earlier release has no policy stored; a date that is over is no next one."""
+    world = World()
+    world.post("approve")
+    ending = EpisodeEnding(Outcome.STOPPED, "as approved", NOW, Outcome.STOPPED)
+    asking = replace(world.episode.asking, asked_under=None)
+    world.state.put(replace(world.episode, asking=asking, phase=Phase.CLOSED, ending=ending))
+
+    assert "It stays stopped until somebody starts it." in world.get().body

@@ -128,6 +128,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
         start_lines=_start_lines(view),
+        next_lines=sentences.comes_next_text(episode, view.now),
         devices=device_by_volume,
         console=instance_page(target.region, episode.instance.instance_id),
         keep_options=_keep_options(view),
@@ -239,7 +240,10 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     ending = episode.ending
     reason = "" if ending is None else ending.reason
     ended_at = view.now if ending is None else ending.at
-    alert = ends.outcome_alert(episode.ref, episode, outcome, reason, ended_at, None, approval)
+    again_at = sentences.asked_again_at(episode, view.now)
+    alert = ends.outcome_alert(
+        episode.ref, episode, outcome, reason, ended_at, None, approval, again_at
+    )
     if approval.keep_ended_at is not None:
         text = "It is judged again. If it is idle, its owner is asked."
         return f"{short_name}: the keep was ended", [text]

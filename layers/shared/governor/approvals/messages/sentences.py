@@ -30,7 +30,7 @@ from governor.core.units import (
     span,
     usd,
 )
-from governor.episode.model.episode import Episode
+from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
 from governor.episode.model.start_try import StartTry
 from governor.episode.rules.restarts import quiet_after_restarts_until
@@ -146,6 +146,79 @@ def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
         "ran_at": start_try.ran_at,
     }
     return template_lines("start", values, zone, now)
+
+
+_CANCELED = (Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED)
+
+
+def comes_next_text(episode: Episode, now: UtcDatetime) -> list[str]:
+    """Return what comes next for the instance of a closed episode, with its date, as sentences;
+    empty while it is open, and for an end whose message says that already. Dates follow the policy
+    that the episode was opened with."""
+    ending = episode.ending
+    if ending is None:
+        return []
+    state = "other"
+    if episode.is_undone:
+        state = "started"
+    elif episode.became is Outcome.STOPPED and not episode.is_starting:
+        state = "stopped"
+    elif ending.outcome in _CANCELED:
+        state = "canceled"
+    elif ending.outcome in (Outcome.EXEMPTED, Outcome.TERMINATED):
+        state = ending.outcome.value
+    values = {
+        "state": state,
+        "kept_until": _kept_after_undo_until(episode, now),
+        "asked_at": _asked_about_stopped_at(episode),
+        "expires_at": _snapshots_expire_at(episode),
+    }
+    return template_lines("comes-next", values, episode.asking.time_zone, now)
+
+
+def asked_again_at(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
+    """Return when people may be asked again after a closed episode whose outcome changed nothing,
+    by the policy that it was opened with; `None` if that is not known, or is not ahead."""
+    asked_under = episode.asking.asked_under
+    ending = episode.ending
+    if ending is None or asked_under is None or ending.outcome is Outcome.FAILED:
+        return None
+    again_at = ending.at + timedelta(hours=asked_under.approval.ask_again_after_hours)
+    return again_at if again_at > now else None
+
+
+def _kept_after_undo_until(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
+    """Return until when an instance is kept because its stop was undone; `None` if it was not, or
+    no longer is."""
+    asked_under = episode.asking.asked_under
+    if episode.undo is None or asked_under is None:
+        return None
+    hours = asked_under.approval.keep_after_undo_hours
+    kept_until = episode.undo.at + timedelta(hours=hours)
+    return kept_until if kept_until > now else None
+
+
+def _asked_about_stopped_at(episode: Episode) -> UtcDatetime | None:
+    """Return from when people are asked whether to terminate the stopped instance, by the policy
+    that the episode was opened with; `None` if that never asks."""
+    stopped_at = episode.progress.steps_done.get(Step.STOP.value)
+    asked_under = episode.asking.asked_under
+    if stopped_at is None or asked_under is None:
+        return None
+    days = asked_under.approval.ask_about_stopped_after_days
+    return None if days is None else stopped_at + timedelta(days=days)
+
+
+def _snapshots_expire_at(episode: Episode) -> UtcDatetime | None:
+    """Return the date with which the episode's snapshots are marked; `None` if it took none, or its
+    policy is not recorded."""
+    taken_at = episode.progress.steps_done.get(Step.SNAPSHOT.value)
+    asked_under = episode.asking.asked_under
+    if not episode.progress.snapshots or taken_at is None:
+        return None
+    if asked_under is None or asked_under.plan is None:
+        return None
+    return taken_at + timedelta(days=asked_under.plan.snapshot_retention_days)
 
 
 def plan_lines(episode: Episode) -> tuple[str, ...]:
