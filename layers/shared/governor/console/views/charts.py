@@ -20,6 +20,8 @@ _WIDTH = 1000
 """The units of a chart's coordinates from left to right, whatever its size on the page."""
 _HEIGHT = 200
 """Those from top to bottom."""
+_BAR_HEIGHT = 20
+"""Those of one bar, so that its pattern is as large as in a chart; its lower part is cut off."""
 _SPARK_HEIGHT = 12
 _ROUND_AMOUNTS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
 
@@ -146,7 +148,7 @@ def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
     bar stands at the left if it is zero). The kind is the class of its color."""
     left, right = sorted([_place(start, whole), _place(end, whole)])
     shape = _path(kind, [_box(left, 0, max(2.0, right - left), _HEIGHT)])
-    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
+    size = f'viewBox="0 0 {_WIDTH} {_BAR_HEIGHT}" preserveAspectRatio="none"'
     return _markup([f'<svg class="fall" {size} aria-hidden="true">{shape}</svg>'])
 
 
