@@ -49,7 +49,7 @@ def values(scheme: str) -> dict[str, str]:
 
 
 def kind_of(kind: str) -> dict[str, str]:
-    """What the style sheet says of a kind: the variable of its fill, its line and its pattern."""
+    """The variables of a kind in the style sheet: of its fill, its line and its pattern."""
     name = re.escape(kind.replace(" ", "-"))
     found: dict[str, str] = {}
     for rule in re.finditer(rf"(?:^|[\s,}}]|, )\.{name}(?:, \.[\w-]+)* \{{([^}}]*)\}}", STYLE):

@@ -943,7 +943,7 @@ def test_a_digest_leads_to_the_page_of_each() -> None:
     """By a link of the same person; nothing is decided by looking."""
     world = DigestWorld()
     page = world.get().body
-    links = re.findall(r'href="([^"]+)"', page)
+    links = re.findall(r'<a href="([^"]+)"', page)
 
     assert 2 == len(links)
     for link in links:

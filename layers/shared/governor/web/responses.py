@@ -61,7 +61,8 @@ def policy_of(style: str, *scripts: str) -> str:
     others."""
     script_sources = " ".join(map(_source, scripts)) or "'none'"
     return (
-        f"default-src 'none'; style-src {_source(style)}; script-src {script_sources}; "
+        f"default-src 'none'; img-src data:; style-src {_source(style)}; "
+        f"script-src {script_sources}; "
         "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     )
 
