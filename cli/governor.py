@@ -32,64 +32,74 @@ class Command:
 GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Find waste, before anything is deployed": {
         "scan": Command(
-            "idle accelerators of every kind, tagged or not, with what they cost; reads only",
+            "list idle accelerators of every kind, tagged or not, and their cost; reads only",
             "scan --region us-east-1",
         ),
         "preflight": Command(
-            "whether AWS behaves here as the product needs it; reads only", "preflight"
+            "check that AWS behaves in this account as GPU Governor needs it; reads only",
+            "preflight",
         ),
         "simulate": Command(
-            "what policies would have done in the past days", "simulate --policy policy.yaml"
+            "show what policies would have done on past days", "simulate --policy policy.yaml"
         ),
     },
     "Every day": {
-        "status": Command("on one screen whether the stack works, and what it waits for", "status"),
-        "approvals": Command("questions that wait for an answer", "approvals list"),
-        "open": Command("open the console, where people do not sign in at an issuer", "open"),
-        "doctor": Command(
-            "whether the deploy worked, and the telemetry of every instance is right", "doctor"
+        "status": Command(
+            "show on one screen whether the stack works and what it waits for", "status"
         ),
-        "health": Command("what is wrong with GPUs, or could be better", "health"),
+        "approvals": Command("list and answer the open questions", "approvals list"),
+        "open": Command("open the console with your AWS credentials", "open"),
+        "doctor": Command(
+            "check that the deploy worked and that every instance is measured", "doctor"
+        ),
+        "health": Command("list lost, faulty, hot, slow and badly used GPUs", "health"),
     },
     "Hold everything back": {
         "freezes": Command(
-            "what holds actions back: freezes, caps, and steps that wait", "freezes"
+            "show what holds actions back: freezes, rate limits and waiting steps", "freezes"
         ),
         "pause": Command(
-            "hold back every stop, termination and deletion in all accounts, until an admin "
-            "resumes",
+            "hold back every stop, termination and deletion in all accounts until an admin resumes",
             "pause --all --reason 'metrics are wrong'",
         ),
-        "resume": Command("show which steps continue; with --since, end the pause", "resume --all"),
+        "resume": Command(
+            "show which steps would go on; with --since, end the pause", "resume --all"
+        ),
     },
     "Decide what it does": {
-        "mode": Command("the mode in force; or change it to observe, ask or auto", "mode ask"),
-        "policy": Command("the policy document", "policy check policy.yaml"),
+        "mode": Command("show the mode, or change it to observe, ask or auto", "mode ask"),
+        "policy": Command(
+            "check, store and compare versions of the policy", "policy check policy.yaml"
+        ),
     },
     "Money": {
         "report": Command(
-            "costs and savings of a month, as the mail and the console say them",
+            "print the costs and savings of a month",
             "report --month 2026-11",
         ),
-        "advice": Command("what could cost less, by the last weeks; it never acts", "advice"),
+        "advice": Command(
+            "list what could cost less, based on the last weeks; it never acts", "advice"
+        ),
         "spot": Command(
-            "what a type costs as Spot now, by Region, and how likely EC2 has it",
+            "print Spot prices of a type by Region, and how likely EC2 has it",
             "spot g5.12xlarge",
         ),
         "reconcile": Command(
-            "what a bill (CUR 2.0 or FOCUS) says of the ledger", "reconcile bill.csv.gz"
+            "compare the recorded savings with a bill (CUR 2.0 or FOCUS)", "reconcile bill.csv.gz"
         ),
     },
     "Run the stack": {
-        "sessions": Command("who is signed in to the console", "sessions list"),
+        "sessions": Command(
+            "list who is signed in to the console, or end their sessions", "sessions list"
+        ),
         "env-vars": Command(
-            "the environment of the deployed functions, for sam local invoke", "env-vars"
+            "print the environment of the deployed functions for sam local invoke", "env-vars"
         ),
         "restore": Command(
             "restore missing records from a backup", "restore --from COPY --dry-run"
         ),
         "uninstall": Command(
-            "what the stack leaves behind, with what it costs; or remove some of it", "uninstall"
+            "list what the stack leaves behind and its cost, or remove it", "uninstall"
         ),
     },
 }

@@ -15,7 +15,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = areas.add_parser("advice")
     made.add_argument("--file", help="a policy; else the one of the stack")
     made.add_argument(
-        "--dismiss", metavar="ID", help="leave this advice out for advice.dismissed_for_days"
+        "--dismiss", metavar="ID", help="hide this advice for the days of advice.dismissed_for_days"
     )
     made.add_argument("--all", action="store_true", help="print what was dismissed, too")
     made.add_argument(
@@ -26,7 +26,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_usd,
         default=Decimal(1),
         metavar="USD",
-        help="what CloudWatch may charge without being agreed to (default: 1)",
+        help="ask first if CloudWatch would charge more than this (default: 1)",
     )
     made.add_argument(
         "--commitments",
@@ -34,5 +34,5 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="in the payer's account: look for a Savings Plan; Cost Explorer charges "
         "0.01 USD a page",
     )
-    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
+    made.add_argument("--yes", action="store_true", help="agree to any charge without being asked")
     made.set_defaults(run=later("cli.advice", "run"), regions=True)

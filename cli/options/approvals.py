@@ -26,16 +26,16 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
     command(
         "list",
-        "the open questions and what can be held, the most expensive first",
+        "list open questions and plans that can be held, the most expensive first",
         "approvals list",
     )
-    command("show", "one question, or its record", "approvals show notebook-7")
+    command("show", "show one question, or its record", "approvals show notebook-7")
     approve = command(
         "approve", "carry out the plan", "approvals approve notebook-7 --accept-losses"
     )
     approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
     approve.add_argument(
-        "--accept-losses", action="store_true", help="what is on local disks may be lost"
+        "--accept-losses", action="store_true", help="accept that data on local disks may be lost"
     )
     keep = command("keep", "ask again later", "approvals keep notebook-7 --until 7d")
     keep.add_argument(
@@ -51,12 +51,12 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     exempt.add_argument("--reason", required=True, help="why; people read it")
     command(
         "hold",
-        "hold a plan that will be carried out; after EC2 was asked, it counts only if EC2 does "
+        "hold an approved plan; once EC2 was asked, the hold counts only if EC2 does "
         "not carry out the call",
         "approvals hold notebook-7",
     )
     command(
         "end-keep",
-        "end a keep before its date: your own, or as an approver any",
+        "end your own keep before its date; an approver can end any",
         "approvals end-keep 3f2a9c11d04be5a7718f6021c4e99b30",
     )

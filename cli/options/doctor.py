@@ -10,7 +10,5 @@ from cli.options.later import later
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its option."""
     parser = areas.add_parser("doctor")
-    parser.add_argument(
-        "--file", help="a policy, of which the telemetry is judged; else the one of the stack"
-    )
+    parser.add_argument("--file", help="check against this policy; else the one of the stack")
     parser.set_defaults(run=later("cli.doctor", "doctor"), regions=True)

@@ -21,24 +21,24 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the commands that read one document."""
     check = commands.add_parser(
         "check",
-        help="mistakes with line and path, and dangerous combinations",
+        help="list mistakes with line and path, and dangerous combinations",
         example="policy check policy.yaml",
     )
     check.add_argument("file", help=_FILE)
     check.add_argument(
-        "--production", action="store_true", help="also what must be set before it acts"
+        "--production", action="store_true", help="also list what must be set before it may act"
     )
     check.set_defaults(run=later("cli.policy", "check"))
     explain = commands.add_parser(
         "explain",
-        help="which overrides apply to an instance, and what they set",
+        help="show which overrides apply to an instance, and what they set",
         example="policy explain i-0123456789abcdef0",
     )
     explain.add_argument("instance", help="its id")
     explain.add_argument("--file", help="a YAML file; else the document of the stack")
     explain.set_defaults(run=later("cli.policy", "explain"))
     schema = commands.add_parser(
-        "schema", help="the JSON Schema, for editors", example="policy schema"
+        "schema", help="print the JSON Schema, for editors", example="policy schema"
     )
     schema.set_defaults(run=later("cli.policy", "schema"))
 
@@ -48,14 +48,14 @@ def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     get = commands.add_parser(
         "get",
         aliases=["show"],
-        help="the document in force, or another version of it",
+        help="print the policy in force, or another version",
         example="policy get",
     )
     get.add_argument("version", nargs="?", help=_VERSION)
     get.set_defaults(run=later("cli.policy_versions", "get"))
     diff = commands.add_parser(
         "diff",
-        help="how a document differs from the one in force; what is risky in it",
+        help="compare a document with the policy in force, and name risky changes",
         example="policy diff policy.yaml",
     )
     diff.add_argument("file", help=_FILE)
@@ -70,7 +70,7 @@ def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     put.set_defaults(run=later("cli.policy_versions", "put"))
     history = commands.add_parser(
         "history",
-        help="the newest versions, who stored them, and which is in force",
+        help="list the newest versions, who stored them, and which is in force",
         example="policy history",
     )
     history.set_defaults(run=later("cli.policy_versions", "history"))

@@ -18,15 +18,17 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="(default: %(default)s)",
     )
     for name in ("owner", "project", "account"):
-        command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
+        command.add_argument(f"--{name}", default="", help=f"only this {name}")
     command.add_argument(
-        "--own-cost", action="store_true", help="and of GPU Governor itself, as measured"
+        "--own-cost", action="store_true", help="add the measured cost of GPU Governor itself"
     )
     command.add_argument(
-        "--kept", action="store_true", help="list what stays because of something now, instead"
+        "--kept",
+        action="store_true",
+        help="list instead what costs money now and is kept, with the reason",
     )
     command.add_argument(
-        "--ungoverned", action="store_true", help="list what the daily scan found, instead"
+        "--ungoverned", action="store_true", help="list instead what the daily scan found"
     )
     command.add_argument("--jobs", action="store_true", help="list the cost by job, instead")
     command.set_defaults(run=later("cli.report", "run"))

@@ -10,7 +10,7 @@ from cli.options.later import later
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their options."""
     commands = areas.add_parser("sessions").add_subparsers(dest="command", required=True)
-    listed = commands.add_parser("list", help="the sessions that hold", example="sessions list")
+    listed = commands.add_parser("list", help="list the open sessions", example="sessions list")
     end = commands.add_parser(
         "end",
         help="end the sessions of one person, or all",
@@ -20,6 +20,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     which.add_argument(
         "who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it"
     )
-    which.add_argument("--all", action="store_true")
+    which.add_argument("--all", action="store_true", help="end all sessions")
     for command in (listed, end):
         command.set_defaults(run=later("cli.sessions", "run"))

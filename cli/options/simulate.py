@@ -38,15 +38,15 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_usd,
         default=Decimal(1),
         metavar="USD",
-        help="what CloudWatch may charge without being agreed to (default: 1)",
+        help="ask first if CloudWatch would charge more than this (default: 1)",
     )
-    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
+    made.add_argument("--yes", action="store_true", help="agree to any charge without being asked")
     made.add_argument(
         "--approval-delay-minutes",
         type=read_minutes,
         default=timedelta(minutes=30),
         metavar="N",
-        help="from a question to the yes that is assumed (default: 30)",
+        help="minutes until an owner is assumed to say yes (default: 30)",
     )
     made.add_argument(
         "--recommend",
