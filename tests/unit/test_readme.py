@@ -10,40 +10,21 @@ import pytest
 
 from cli import governor
 from governor.core.catalog import list_price
-from tests.unit.test_docs import _anchors
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LINE, VERSIONS = "integration/test_command_line.py", "integration/test_policy_versions.py"
+BENCHMARKS = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+VERSIONS = "integration/test_policy_versions.py"
+MOST_WORDS = 450
 RUN_BY = {
     "make up": "integration/test_up.py::test_whoever_opens_the_url_is_in_and_may_answer",
-    "make cloud": (
-        "integration/test_up.py::test_make_cloud_gives_the_reader_an_account_until_it_is_ended"
-    ),
     "make deploy": "unit/test_deploy.py::test_make_hands_every_variable_on",
     "make check": "unit/test_run_tests.py::",
-    "make env-project": "unit/test_environment.py::",
     "make docs": "unit/test_docs_site.py::test_no_page_loads_anything_from_elsewhere",
-    "governor advice": "unit/test_advice_command.py::test_the_weeks_of_an_account_become_advice",
-    "governor approvals list": f"{LINE}::test_a_question_is_listed_shown_and_approved",
-    "governor doctor": f"{LINE}::test_doctor_says_that_the_deploy_worked",
-    "governor freezes": "unit/test_approval_commands.py::",
-    "governor health": "integration/test_health.py::test_the_command_line_shows_it_as_it_is_now",
     "governor mode ask": f"{VERSIONS}::test_one_command_leads_from_the_parameters_to_ask_and_back",
-    "governor open": "integration/test_console.py::test_a_code_leads_in_and_an_answer_is_on_record",
-    "governor pause --all": "unit/test_pause_command.py::test_one_call_pauses",
-    "governor resume --all": "unit/test_pause_command.py::test_resume_ends_the_pause_that_is_named",
-    "governor policy check FILE": "unit/test_policy_commands.py::test_every_example_is_a_policy",
-    "governor policy put FILE": (
-        f"{VERSIONS}::test_a_risky_version_waits_until_another_person_accepts_it"
-    ),
-    "governor preflight": f"{LINE}::test_preflight_refutes_only_what_is_unlike_aws",
-    "governor simulate": "unit/simulation/test_command.py::",
-    "governor scan": "unit/scan_command/test_outputs.py::test_files_and_table_come_together",
     "uvx --from git+URL governor scan": (
         "integration/test_package.py::test_a_scan_needs_nothing_but_its_source"
     ),
-    "governor status": f"{LINE}::test_the_status_is_one_screen",
 }
 """Each command of the README, and a test that runs it."""
 
@@ -82,11 +63,51 @@ def test_what_a_forgotten_instance_costs_a_day_is_its_list_price() -> None:
 
 
 def test_the_pictures_come_first() -> None:
-    """Then four commands; the everyday ones and the first week follow."""
-    places = [
-        README.index(one)
-        for one in ("images/question-phone.png", "```sh", "## Everyday", "## The first")
-    ]
+    """The comparison, three commands and the pages follow."""
+    titles = ("## Why not", "## Start", "## Documentation")
+    places = [README.index(one) for one in ("images/question-phone.png", *titles)]
+
     assert sorted(places) == places
-    assert 4 == len(README.split("```sh\n")[1].split("```")[0].strip().splitlines())
-    assert {"everyday-commands", "the-first-week", "documentation"} <= _anchors(ROOT / "README.md")
+    assert 3 == len(README.split("```sh\n")[1].split("```")[0].strip().splitlines())
+
+
+def test_it_is_short_and_leads_to_eight_pages() -> None:
+    """The pages themselves say the rest."""
+    pages = re.findall(r"^- \[[^\]]+\]\((docs/[\w-]+\.md)\)", README, re.MULTILINE)
+
+    assert MOST_WORDS >= len(README.split())
+    assert 8 == len(set(pages))
+
+
+def test_it_says_what_the_checks_need() -> None:
+    """A stranger who runs `.ci/run` has it installed before."""
+    _, _, said = README.partition("`.ci/run`")
+    needed = ("Python", "git", "make", "package index", "Chromium")
+
+    assert [] == [name for name in needed if name not in said]
+
+
+def _row(title: str) -> list[str]:
+    """Return the figures of a row of the comparison: ours, Custodian's, the plain Lambda's."""
+    found = re.search(rf"^\| {title} \| (.*) \|$", README, re.MULTILINE)
+    assert found is not None
+    return found[1].split(" | ")
+
+
+def test_the_comparison_is_what_was_measured() -> None:
+    """At 2,000 instances, and on the verdicts of forty."""
+    _, _, beside_others = BENCHMARKS.partition("## Beside Cloud Custodian")
+    _, _, of_2000 = beside_others.partition("| 2,000 |")
+    seconds = re.findall(r"\| [\d.]+ / ([\d.]+) s \| [\d.]+ / ", of_2000)[:3]
+    usd = re.findall(r"\| ([\d.]+) \|$", of_2000, re.MULTILINE)[:3]
+    _, _, verdicts = beside_others.partition("### Verdicts")
+    rows = re.findall(
+        r"^\| (?:ours|Custodian|plain) \| (\d+)[^|]* \| (\d+)", verdicts, re.MULTILINE
+    )
+
+    assert "On twenty hard cases" in verdicts
+    assert "and twenty ordinary instances" in verdicts
+    assert [wrong for wrong, _ in rows] == _row("instances wrongly marked idle, of 40")
+    assert [missed for _, missed in rows] == _row("idle instances missed, of the same 40")
+    assert seconds == _row("seconds for a sweep of 2,000 instances")
+    assert [f"${Decimal(one):.0f}" for one in usd] == _row("cost of these sweeps, a month")
