@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,21 @@ def test_an_answer_that_is_lost_says_nothing_of_what_was_done(
         assert bare_cloud.wait_for(there, "it does not arrive")
     else:
         assert there() is None
+
+
+def test_a_client_that_asks_first_is_answered_before_it_sends_its_body() -> None:
+    """As by S3. AWS's client waits a second for that, and the engine's one thread that feeds
+    functions from queues and streams with it."""
+    port = serve(_Always("never arrived", 0.0), 0)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(
+            b"PUT /bucket/key HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+        )
+        # No body comes, so the weather can only cut the connection after what it has said.
+        connection.shutdown(socket.SHUT_WR)
+        said = connection.makefile("rb").read()
+
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == said
 
 
 def test_the_same_seed_strikes_the_same_calls() -> None:

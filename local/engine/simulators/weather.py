@@ -132,6 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
         """Nothing is logged."""
 
+    def handle_expect_100(self) -> bool:
+        """Sends `100 Continue` at once, as AWS does. The base class leaves it in the buffer, and
+        AWS's client waits a whole second before it sends a body without it."""
+        goes_on = super().handle_expect_100()
+        self.wfile.flush()
+        return goes_on
+
     def _any(self) -> None:
         if self.headers.get("Transfer-Encoding"):
             raise NotImplementedError("a request in chunks")
