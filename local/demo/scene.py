@@ -149,15 +149,23 @@ class Scene:
 
         return self.wait_for(arrived, f"no {count} alerts of kind {kind}")
 
-    def wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
-        """Looks until there is something to see.
+    def wait_for(
+        self,
+        look: Callable[[], Seen | None],
+        otherwise: str | Callable[[], str],
+        *,
+        quiet_rounds: int | None = None,
+    ) -> Seen:
+        """Looks until there is something to see. `quiet_rounds` are the cloud's own unless given.
 
         Raises:
-            LocalCloudError: nothing moves any more; with what has arrived and what the functions
-                have logged.
+            LocalCloudError: nothing moves any more; with what has arrived, where the workflows
+                are that still run, and what the functions have logged.
         """
 
         def said() -> str:
+            what = otherwise() if callable(otherwise) else otherwise
+            self.read_mail()
             kinds = [(mail["kind"], mail.get("instance_id")) for mail in self.mail]
             refused = [
                 f"{one.channel}: {one.status} {one.problem}"
@@ -166,11 +174,19 @@ class Scene:
                 if one.status >= 300
             ]
             return (
-                f"{otherwise}; mail so far: {kinds}; refused: {refused[-5:]}; errors: "
-                f"{self.errors()}"
+                f"{what}; still running: {self._still_running()}; mail so far: {kinds}; "
+                f"refused: {refused[-5:]}; errors: {self.errors()}"
             )
 
-        return self.cloud.wait_for(look, said, moved=self._progress)
+        return self.cloud.wait_for(look, said, moved=self._progress, quiet_rounds=quiet_rounds)
+
+    def _still_running(self) -> list[str]:
+        """Return where each workflow is that still runs."""
+        return [
+            f"{instance_id} {self.cloud.where_is(one['executionArn'])}"
+            for instance_id, one in self.executions().items()
+            if one["status"] == "RUNNING"
+        ]
 
     def _progress(self) -> object:
         """Another value whenever mail has arrived or a workflow has entered a state."""

@@ -31,6 +31,7 @@ from botocore.config import Config
 from local.engine.patience import QUIET_ROUNDS, wait_for, work_in_group
 from local.engine.simulation import Simulation
 from local.engine.templates import load_template
+from local.engine.whereabouts import whereabouts
 
 ROOT = Path(__file__).parents[2]
 ENGINE_PYTHON = ROOT / ".tools" / "cloud" / "bin" / "python"
@@ -335,7 +336,17 @@ class LocalCloud:
             found: dict[str, Any] = states.describe_execution(executionArn=execution_arn)
             return found if found["status"] != "RUNNING" else None
 
-        return self.wait_for(ended, f"{execution_arn} still runs")
+        return self.wait_for(
+            ended, lambda: f"{execution_arn} still runs, {self.where_is(execution_arn)}"
+        )
+
+    def where_is(self, execution_arn: str) -> str:
+        """Return the present state of an execution, its last event, and when its timer is due."""
+        states = self.client("stepfunctions")
+        pages = states.get_paginator("get_execution_history").paginate(executionArn=execution_arn)
+        events = [event for page in pages for event in page["events"]]
+        described = states.describe_state_machine_for_execution(executionArn=execution_arn)
+        return whereabouts(events, json.loads(described["definition"]), self._wait_scale)
 
     # patience
 
@@ -345,9 +356,10 @@ class LocalCloud:
         otherwise: str | Callable[[], str],
         *,
         moved: Callable[[], object] = lambda: None,
+        quiet_rounds: int | None = None,
     ) -> Seen:
         """Looks until there is something to see, as long as any function works or what `moved` says
-        changes.
+        changes. `quiet_rounds` are the cloud's own unless given.
 
         Raises:
             LocalCloudError: nothing moves any more; with what `otherwise` says.
@@ -357,7 +369,7 @@ class LocalCloud:
                 look,
                 lambda: (moved(), self._work()),
                 otherwise if callable(otherwise) else lambda: str(otherwise),
-                quiet_rounds=self._quiet_rounds,
+                quiet_rounds=quiet_rounds or self._quiet_rounds,
             )
         except TimeoutError as error:
             raise LocalCloudError(str(error)) from None

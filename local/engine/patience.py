@@ -16,7 +16,7 @@ Seen = TypeVar("Seen")
 LOOKS_PER_ROUND = 10
 QUIET_ROUNDS = 60
 """Rounds in a row in which nothing has moved: longer than any pause of a workflow in a scaled
-cloud."""
+cloud, except the hours that people have to answer. Nobody waits for those to pass."""
 PAUSE_SECONDS = 0.05
 """Before the second look. Each pause is longer than the one before, as every look is work for the
 engine."""

@@ -286,9 +286,16 @@ class Stage:
         )
         return json.loads(answer["Payload"].read()), "FunctionError" in answer
 
-    def eventually(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
-        """Looks until there is something to see, as long as anything moves."""
-        return self.scene.wait_for(look, otherwise)
+    def eventually(
+        self,
+        look: Callable[[], Seen | None],
+        otherwise: str | Callable[[], str],
+        *,
+        quiet_rounds: int | None = None,
+    ) -> Seen:
+        """Looks until there is something to see, as long as anything moves. `quiet_rounds` are the
+        cloud's own unless given."""
+        return self.scene.wait_for(look, otherwise, quiet_rounds=quiet_rounds)
 
 
 @contextmanager
