@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -59,6 +60,13 @@ _TAKEN = frozenset({200, 303})
 _NOES = frozenset({"keep", "exempt", "hold"})
 _TRIES = 12
 _PAUSE_SECONDS = 0.3
+_TRY_AGAIN = "please try again"
+"""The page says so when an answer was not recorded and the question is still open."""
+_SWEEPS = 3
+"""How many sweeps a workflow gets in which nothing moves. The schedule's would come anyway: a
+recorded answer that could not be handed over is handed over by the next one."""
+_QUIET_BEFORE_A_SWEEP = 10
+"""Rounds of looks in which nothing has moved."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +140,36 @@ class Fleet:
         raise AssertionError(f"no sweep comes through: {self.stage.scene.errors()}")
 
     def ended(self, instance_id: str) -> None:
-        """Waits for the end of a workflow."""
+        """Waits for the end of a workflow. Where nothing moves, a sweep comes, as it would by the
+        schedule."""
 
         def over() -> bool | None:
             self._let_pass()
             execution = self.stage.scene.executions().get(instance_id)
             return (execution is not None and execution["status"] != "RUNNING") or None
 
-        self.stage.eventually(over, f"the workflow of {instance_id} does not end")
+        def stuck() -> str:
+            return f"the workflow of {instance_id} does not end: {self._where(instance_id)}"
+
+        for _ in range(_SWEEPS):
+            with suppress(LocalCloudError):
+                self.stage.eventually(over, stuck, quiet_rounds=_QUIET_BEFORE_A_SWEEP)
+                return
+            self.sweep()
+        self.stage.eventually(over, stuck)
+
+    def _where(self, instance_id: str) -> str:
+        """Return the questions about an instance, as the table has them, and what was pressed."""
+        questions = [
+            f"{question.status.value} in stage {question.stage} until {question.expires_at}"
+            for _, question in self._episodes(instance_id)
+        ]
+        presses = [
+            f"{press.by} pressed {press.answer}: {press.status}"
+            for press in self.presses
+            if press.instance_id == instance_id
+        ]
+        return f"questions {questions}, presses {presses}"
 
     def _let_pass(self) -> None:
         """Has minutes of the table pass as fast as those of the workflows, for all of them: a try
@@ -164,7 +194,7 @@ class Fleet:
 
     def answer(self, instance_id: str, person: str, answer: str, **fields: str) -> int:
         """Somebody opens a link and presses a button, and again, as long as the page is out of
-        order."""
+        order, or asks for it."""
         link = self.stage.personal(self.stage.question(instance_id), person)
         if answer == "keep":
             fields["keep_until"] = self._soon(link)
@@ -176,10 +206,11 @@ class Fleet:
         }
         status = 0
         for _ in range(_TRIES):
-            status = request(link)[0]
+            status, page = request(link)
             if status == 200:
-                status = decide_once(link, answer, **fields)
-            if status < 500:
+                status, page = decide_once(link, answer, **fields)
+            is_asked_again = status == 400 and _TRY_AGAIN in page
+            if status < 500 and not is_asked_again:
                 break
         self.presses.append(Press(instance_id, person, answer, status, time.time()))
         return status
@@ -380,12 +411,12 @@ def played(seed: int) -> tuple[dict[str, int], list[str]]:
     return dict(struck), found
 
 
-def decide_once(link: str, answer: str, **fields: str) -> int:
-    """The status of one press; the page may be out of order when it is opened."""
+def decide_once(link: str, answer: str, **fields: str) -> tuple[int, str]:
+    """Status and body of one press; the page may be out of order when it is opened."""
     try:
-        return decide(link, answer, **fields)[0]
-    except AssertionError:
-        return 500
+        return decide(link, answer, **fields)
+    except AssertionError as error:
+        return 500, str(error)
 
 
 # stories
