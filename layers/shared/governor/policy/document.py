@@ -271,7 +271,7 @@ def parse_people_alone(text: str) -> PolicyBook:
     """
     try:
         settings = read_document(text).settings
-    except PolicyError:
+    except (PolicyError, PartlyRead):
         settings = {"two_people_for_policy": True}
     ownership = settings.get("ownership", {})
     _, mistakes = validated(Ownership, ownership)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from governor.core.errors import PolicyError, PolicyProblem
+from governor.core.errors import GovernorError, PolicyError, PolicyProblem
 from governor.core.units import clip, printable
 
 _MOST_CHARACTERS = 65_536
@@ -61,11 +61,15 @@ class Document:
         return None
 
 
-class PartlyRead(PolicyError):
-    """Some settings could not be read. `document` has the others, and those without a value."""
+class PartlyRead(GovernorError):
+    """Some settings could not be read. `document` has the others, and those without a value.
+
+    It is no `PolicyError`, so that whoever reads a document decides what the rest is worth.
+    """
 
     def __init__(self, problems: Sequence[PolicyProblem], document: Document) -> None:
-        super().__init__(problems)
+        super().__init__(f"{len(problems)} settings of the policy cannot be read")
+        self.problems = tuple(problems)
         self.document = document
 
 
