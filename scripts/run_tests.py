@@ -49,6 +49,7 @@ ROOMS_OF_USE_CASES = (
     "notify",
     "policy",
     "remediation",
+    "scan",
     "sweep",
     "web",
 )

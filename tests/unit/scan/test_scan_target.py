@@ -17,13 +17,11 @@ from governor.scan.kind import Kind
 from governor.scan.model import Finding, Judgment, Snapshot, Strength, Unread
 from governor.scan.scan_target import ScanTarget
 from governor.scan.store import Scans
-from tests.rights import only_what_the_role_allows
 from tests.twins.table import MemoryTable
 from tests.unit.scan.kinds import NOW, TARGET, KindTwin, resource
 from tests.unit.scan.places import DENIED, PlacesTwin
 from tests.unit.scan.reports import row
 
-__all__ = ["only_what_the_role_allows"]
 UNUSED = Judgment(Finding.UNUSED, Strength.STRONG, "0 invocations in 14 days")
 
 
