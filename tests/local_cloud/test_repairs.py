@@ -216,6 +216,13 @@ def test_a_wait_takes_whole_seconds_only(probe: Probe, seconds: object) -> None:
     assert "SUCCEEDED" == probe.run({"seconds": 1}, Pause=wait)["status"]
 
 
+def test_a_busy_machine_times_no_task_out(probe: Probe) -> None:
+    """A function that has been given more time than at AWS has it in a task, too."""
+    slow = probe.task({"do": "describe-yourself", "rest": 4}, TimeoutSeconds=3)
+
+    assert "SUCCEEDED" == probe.run(Slow=slow)["status"]
+
+
 @pytest.mark.parametrize("seconds", [1.5, 0, "3"])
 def test_a_time_out_is_a_whole_number_of_seconds(probe: Probe, seconds: object) -> None:
     """A time-out of at least one."""

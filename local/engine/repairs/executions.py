@@ -8,6 +8,8 @@
   `States.DataLimitExceeded`. Engine: both do; and it knows no limit of 256 KiB to what a state puts
   out.
 - AWS: `SecondsPath` must lead to a whole number. Engine: waits not at all for anything else.
+- AWS: the function of a task has processors of its own. Engine: the time-out of the task ends by
+  the wall clock, however busy this machine is. Here it is several times as long, as the function's.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+
+from local.engine.workers.processes import PATIENCE
 
 PAYLOAD_LIMIT = 262_144
 """Bytes that a state may put out."""
@@ -37,6 +41,7 @@ def repair() -> None:
     engine._execute_task = _within(engine._execute_task)
     engine._execute_map = _within(engine._execute_map)
     engine._call_lambda = _unless_aborted(engine._call_lambda)
+    engine._invoke_resource_with_timeout = _patient(engine._invoke_resource_with_timeout)
 
 
 def stop_if_aborted() -> None:
@@ -142,6 +147,13 @@ def _unless_aborted(engine: Callable[..., Any]) -> Callable[..., Any]:
         return engine(func_ref, event)
 
     return call
+
+
+def _patient(engine: Callable[..., Any]) -> Callable[..., Any]:
+    def invoke(resource: str, input_data: Any, timeout: float) -> Any:
+        return engine(resource, input_data, timeout * PATIENCE)
+
+    return invoke
 
 
 def _bytes(body: Any) -> bytes:
