@@ -408,7 +408,7 @@ def who_sets_chapter(paths: Collection[str]) -> str:
     lines = [
         "## Who sets what",
         "",
-        "Most teams set a few of these lines, each for the reason in its last column.",
+        "Most teams set only a few of these. The last column gives the reason to set each.",
         "",
         "| who | is the |",
         "|---|---|",

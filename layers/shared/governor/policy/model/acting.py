@@ -73,23 +73,24 @@ class PlanRule(Section):
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """The action instead of a termination for instances with termination protection."""
     snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
-    """Days until the date in the snapshots' `DeleteAfter` tag. Until then nothing deletes them."""
+    """Days until the date in the snapshots' `DeleteAfter` tag. GPU Governor deletes nothing before
+    that date."""
     snapshot_tags: Mapping[str, str] = checked(
         {}, "a value has at most 256 characters", _is_tag_value, "none"
     )
-    """Tags that the snapshots get in addition, by key: cost tags, for example, where an
-    organization refuses a snapshot without them."""
+    """Additional tags of the snapshots, by key. Example: cost tags, if an organization refuses
+    snapshots without them."""
     copied_tag_keys: tuple[str, ...] = checked(
         (EVERY_KEY,), "a key has 1 to 128 characters; `*` stands for all", _is_tag_key, "none"
     )
-    """Keys of the instance's tags that its snapshots get, too. `*`: all but those of AWS and of GPU
-    Governor. EC2 takes 50 tags."""
+    """Keys of the instance's tags that are copied to its snapshots. `*`: all except those of AWS
+    and of GPU Governor. EC2 allows 50 tags."""
     delete_expired_snapshots: bool = False
-    """Delete the snapshots of closed episodes after that date, 7 days after a message to the owner.
-    Never in mode `observe`."""
+    """Delete the snapshots of closed episodes after the date in `DeleteAfter`, and at least 7 days
+    after a message to the owner. Never in mode `observe`."""
     delete_last_of_terminated: bool = False
-    """Delete the last whole set of snapshots of an instance that is gone, too: it then cannot be
-    rebuilt."""
+    """Also delete the last complete set of snapshots of an instance that is gone. The instance can
+    then no longer be rebuilt."""
     stop_limit_minutes: int = between(30, 1, 240)
     """Minutes that a stop or a termination may take before it counts as failed."""
     snapshot_limit_minutes: int = between(1_440, 1, 2_880)
@@ -98,8 +99,8 @@ class PlanRule(Section):
     """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop
     wipes."""
     running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
-    """Greatest age in minutes of the snapshots of an instance that runs until its termination.
-    Data written after a snapshot began is not in it."""
+    """Maximum age in minutes of the snapshots of an instance that keeps running until its
+    termination. A snapshot lacks data that was written after it began."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake."""
@@ -147,18 +148,18 @@ class ApprovalRule(Section):
     """
 
     ask_after_minutes: int = between(180, 5, 20_160, "lowered")
-    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes`
-    count."""
+    """Idle minutes after which people are asked, or `auto` acts. If `idle.window_minutes` is
+    longer, it counts instead."""
     ask_after_released_minutes: int = between(90, 5, 20_160, "lowered", at_most="ask_after_minutes")
-    """Idle minutes after which people are asked if GPU memory is released. Never used to act
-    unasked."""
+    """Idle minutes after which people are asked if GPU memory is released. It never leads to an
+    action without an approval."""
     released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
-    """Memory is released while every GPU uses less than this percentage. Unknown memory is not
-    released."""
+    """Memory counts as released while every GPU uses less than this percentage. Unmeasured memory
+    never does."""
     watch_every_minutes: int = between(15, 5, 60, "none")
     """Minutes between two reads of an idle instance that people were asked about; at most a quarter
-    of `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything
-    is done."""
+    of `idle.window_minutes`. Work that resumes is seen up to this much later, but always before
+    anything is done."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the question to the reminder."""
     escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
@@ -166,15 +167,16 @@ class ApprovalRule(Section):
     expire_after_minutes: float = between(960.0, 0.01, 43_200, "lowered")
     """Minutes from the escalation to the expiry."""
     digest_from: int = between(3, 0, 100, "none")
-    """Number of questions to the same people from which they are sent as one message. 0: never."""
+    """Questions to the same people are sent as one message if there are at least this many. 0:
+    never."""
     digest_after_seconds: int = between(60, 0, 900, "none")
-    """Seconds that a question, or a failure, waits for others, to be sent as one message."""
+    """Seconds that a question or a failure waits for others that can share its message."""
     delivery_limit_minutes: int = between(60, 1, 1_440, "none")
     """Minutes without any delivery after which the episode fails. The stages begin with the
     delivery."""
     notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
-    """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may
-    hold it."""
+    """Minutes of the notice period in mode `auto`, counted from the delivery to the owner. People
+    can hold the action during it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     """The outcome if nobody answers. `act` carries out the plan, but never a termination."""
     keep_at_most_days: int = between(30, 1, 365, "lowered")
@@ -183,31 +185,31 @@ class ApprovalRule(Section):
     """Hours for which an instance is kept after a person has started it again."""
     ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
     """Hours until the same idle time is reported again after an expiry, a notification or a
-    refusal, and after a fourth failure in a row. After the first three it is tried again in 5, 15
-    and 60 minutes."""
+    refusal, and after a fourth failure in a row. The first three failures in a row are tried again
+    after 5, 15 and 60 minutes."""
     ask_about_stopped_after_days: int | None = between(None, 1, 365)
     """Days from a stop to a question about termination. `null`: never."""
     wait_at_most_hours: int = between(48, 1, 168, "raised")
-    """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is
-    an answer. Then the episode ends as refused."""
+    """Hours that a step may wait after the answer: for the end of a freeze, for a cap, or until
+    silence counts. After that, the episode ends as refused."""
     people_to_stop: int = between(1, 0, 2, "lowered")
-    """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may
-    `stop`. Only an override for a tag may lower it."""
+    """Number of people known by address (`emails`) who must approve a stop. 0: any answer that may
+    `stop` is enough. Only an override for a tag may lower it."""
     people_to_terminate: int = between(2, 1, 2, "lowered")
     """Number of people known by address who must approve a termination. Only an override for a tag
     may lower it."""
     two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, "raised")
-    """A termination needs two people if the instance costs more USD per hour, whatever
-    `people_to_terminate` says. `null`: at no price."""
+    """A termination needs two people if the instance costs more than this in USD per hour, even if
+    `people_to_terminate` is 1. `null`: no such price."""
     broadcast_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no
-    contact."""
+    """Answers that an unknown person may give: by a link in a message to a list, or as a Slack user
+    or a sign-in that belongs to no contact."""
     tag_owner_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of an address that only the owner tag of the instance names. `stop` suffices where
-    one person must approve."""
+    """Answers that people may give by an address that only the owner tag names. `stop` is enough
+    where one person must approve."""
     cli_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of a command line's caller whom no contact's `identities` name. Session names prove
-    nobody."""
+    """Answers that a caller of the command line may give who is in no contact's `identities`. The
+    session name of a role proves nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: a delivery limit that is too short, a

@@ -26,47 +26,50 @@ def _is_time(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Breaker(Section):
-    """Limits that freeze all plans of an account and Region: too many instances changed in one
+    """Limits that freeze all plans of an account and Region when too many instances change in one
     sweep."""
 
     turned_idle_percent: float = between(50.0, 1, 100)
-    """Percentage of the working instances that turn idle in one sweep."""
+    """Freeze if this percentage of the working instances turns idle in one sweep."""
     turned_silent_percent: float = between(50.0, 1, 100)
-    """Percentage of the publishing instances that stop to publish metrics in one sweep."""
+    """Freeze if this percentage of the publishing instances stops publishing metrics in one
+    sweep."""
     minimum_instances: int = between(5, 1, 10_000)
-    """Number of instances that must change at once. Fewer never freeze anything."""
+    """Number of instances that must change in one sweep. Fewer never cause a freeze."""
     hold_minutes: int = between(180, 0, 10_080)
-    """Minutes a freeze lasts after the last sweep that would have caused it. If the governor acts
-    unasked, it also lasts until most of those instances have worked again, or are stopped."""
+    """Minutes that a freeze lasts after the last sweep that would have caused it. If the policy
+    acts without an approval, the freeze also lasts until most of those instances have worked again,
+    or are stopped."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
     """Freeze if this many times more instances change than in any sweep of two weeks. `null`:
     never."""
     hub_minimum_instances: int = between(10, 2, 10_000)
-    """Instances of all accounts that must have turned and not worked since, before everything
-    freezes."""
+    """Everything freezes only if at least this many instances of all accounts turned idle or silent
+    and have not worked since."""
     hub_times_the_usual: float = between(2.0, 1, 100)
-    """Freeze everything if more than this many times as many turned as in the same hours of 14
-    days."""
+    """Freeze everything if more than this many times as many turned as in the same hours of the 14
+    days before."""
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )
-    """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what
-    turned before it no longer counts. `null`: no freeze is lifted."""
+    """A time in quotes, such as "2026-12-24T09:00:00Z". Freezes that began before it end, and
+    instances that turned before it no longer count. `null`: no freeze is lifted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps(Section):
-    """How many stops and terminations may begin in any 60 minutes. Approved ones above it wait.
+    """How many stops and terminations may begin in any 60 minutes. Approved actions above a cap
+    wait.
 
-    They bound what a mistake can do before people see it.
+    Caps limit what a mistake can do before people see it.
     """
 
     organization_actions_per_hour: int = between(20, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes in all accounts. Low: people can start that many
-    again."""
+    """Stops and terminations in 60 minutes in all accounts. Keep it low enough that people can
+    start all of them again."""
     account_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes in one account. Low: a mistake affects few instances of
-    one team."""
+    """Stops and terminations in 60 minutes in one account. Keep it low, so that a mistake affects
+    few instances of one team."""
     owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes of one owner's instances. Low: nobody loses everything
-    at once."""
+    """Stops and terminations in 60 minutes of one owner's instances. Keep it low, so that nobody
+    loses everything at once."""

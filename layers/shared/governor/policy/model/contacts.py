@@ -76,18 +76,19 @@ Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
 
 @dataclass(frozen=True, slots=True)
 class Contact(Section):
-    """A person or a group: addresses, when they work, and by what other identities they are known.
+    """A person or a group: addresses, working hours and other identities.
 
-    Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are
-    quiet hours: no question, reminder or escalation is sent then.
+    Times outside `working_from` to `working_until` (local time, `HH:MM`) on `working_days` are
+    quiet hours. No question, reminder or escalation is sent then.
     """
 
     emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses of one person each. The link in such a mail proves that person."""
+    """Addresses that each belong to one person. The link in such a mail identifies that person."""
     lists: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses of groups. The link in such a mail proves nobody (`approval.broadcast_may`)."""
+    """Addresses of groups. The link in such a mail identifies nobody (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
-    """One of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>` or `aws:<ARN>`."""
+    """Other identities of these people, each with one of `emails`: `slack:U012ABCDEF`,
+    `oidc:<subject>` or `aws:<ARN>`."""
     slack_channel: str | None = checked(
         None, "write its id, like C0123456789", _CONVERSATION.fullmatch
     )
@@ -397,7 +398,7 @@ class ConsoleScope(Section):
     """Scope and rank of some people in the console."""
 
     groups: tuple[str, ...] = checked((), _NAME, _is_name)
-    """Groups of the issuer, by the names in its claim."""
+    """Groups of the sign-in issuer, as its claim names them."""
     identities: tuple[str, ...] = checked(
         (),
         "write the ARN of a user, or of a role session; * may stand for its name",

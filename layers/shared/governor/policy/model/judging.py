@@ -68,13 +68,13 @@ class Place(Section):
 
 @dataclass(frozen=True, slots=True)
 class Targets(Section):
-    """The accounts and Regions that are swept: every account in every Region."""
+    """The accounts and Regions that are swept: every listed account in every listed Region."""
 
     accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
-    """Account IDs, in quotes. Empty, as `units`: the account of the stack."""
+    """Account IDs, in quotes. If this and `units` are empty: the account of the stack."""
     units: tuple[str, ...] = named(*UNIT, "widened")
-    """Organizational units, or the root: their active accounts are swept, too, those of units
-    within them included (accounts.md)."""
+    """Organizational units, or the root. Their active accounts are swept, too, and those of all
+    units within them (accounts.md)."""
     without_units: tuple[str, ...] = named(*UNIT, "removed")
     """Units whose accounts `units` leaves out, with all units within them."""
     regions: tuple[str, ...] = named(*REGION, "widened")
@@ -111,7 +111,7 @@ class WorkMetrics(Section):
     """
 
     namespace: str = checked("MLTraining", "jobs publish into one of their own", _is_of_jobs)
-    """CloudWatch namespace of these metrics; not one of AWS."""
+    """CloudWatch namespace of these metrics. It cannot be a namespace of AWS."""
     names: tuple[str, ...] = ()
     """Names of the metrics that count. Empty: every metric of the namespace."""
 
@@ -119,12 +119,14 @@ class WorkMetrics(Section):
 @dataclass(frozen=True, slots=True)
 class Metrics(Section):
     """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on
-    Linux. Another `profile` has names of its own. An empty name: no such metric is published."""
+    Linux. Other profiles have other defaults. An empty name means that the metric is not
+    published."""
 
     profile: ProfileName = ProfileName.AGENT
-    """Publisher of the metrics: which names, dimensions and units it uses, and whether a series is
-    that of a device or of a core. Names given beside it, or in a later override, win. `custom`: no
-    name has a default; utilization is in percent, memory in MiB, one series for each device."""
+    """Publisher of the metrics. It sets their names, dimensions and units, and whether each device
+    or each core has a series. Names that the policy sets here or in a later override take
+    precedence. `custom`: no name has a default; utilization is in percent, memory in MiB, with one
+    series for each device."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
@@ -136,7 +138,7 @@ class Metrics(Section):
     temperature: str = "nvidia_smi_temperature_gpu"
     """Metric of GPU temperature, in degrees Celsius."""
     memory_utilization: str = "nvidia_smi_utilization_memory"
-    """Metric of the time in which GPU memory was read or written, in percent."""
+    """Metric of the share of time in which GPU memory was read or written, in percent."""
     encoder_utilization: str = "nvidia_smi_utilization_encoder"
     """Metric of the utilization of a GPU's video encoder, in percent. `agent/` publishes it;
     CloudWatch's agent does not."""
@@ -153,15 +155,18 @@ class Metrics(Section):
     period_seconds: int = one_of(300, (60, 300, 3600))
     """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
     collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
-    """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
+    """Seconds between two samples of the agent. GPU Governor uses it to count the GPUs in an
+    aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
     publishers_are_trusted: bool = setting(False, "raised")
-    """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs
-    it: CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
+    """Declare that, by IAM, only people who may stop any instance can publish these metrics. `auto`
+    needs it, because CloudWatch does not show who published a metric, and forged zeros make an
+    instance look idle."""
     bound_namespaces: bool = setting(False, "lowered")
-    """Call idle only what says so in a namespace of its own, too: `namespace`, a slash,
-    `aws:userid`. There `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
+    """Call an instance idle only if the readings in its own namespace say so, too. That namespace
+    is `namespace`, a slash, `aws:userid`. `agent/` publishes there with `--metrics bound`, and IAM
+    can keep others out."""
     work: WorkMetrics | None = WorkMetrics()
     """Metrics that jobs publish while they work. `null`: none are read."""
 
@@ -232,14 +237,16 @@ class IdleRule(Section):
     grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
     """Minutes after a start during which an instance is not judged."""
     second_figure: SecondFigure = setting(SecondFigure.UNASKED, "lowered")
-    """When power must confirm a low utilization, where the instance type has a power limit in the
-    catalog. `unasked`: only where the policy acts without a person's approval (`mode: auto`,
-    `approval.on_expiry: act`). `required`: always; otherwise the verdict is `no-data`."""
+    """When power must confirm a low utilization, for instance types with a power limit in the
+    catalog. `unasked`: only before an action without an approval (`mode: auto`,
+    `approval.on_expiry: act`). `required`: always; if power is not measured, the verdict is
+    `no-data`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vetoes(Section):
-    """Limits of other figures. One reached anywhere in the window makes the instance busy.
+    """Limits of other figures. An instance is busy if a figure reaches its limit at any time in the
+    window.
 
     `null` switches a veto off.
     """
@@ -251,8 +258,8 @@ class Vetoes(Section):
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
     """CPU utilization, in percent of all vCPUs."""
     busy_vcpus: float | None = between(None, 0.1, 1024, "raised")
-    """CPU utilization, in busy vCPUs: 8% of 192 vCPUs is 15.4. It comes beside `cpu_percent`. It
-    has no effect on types whose number of vCPUs the catalog does not know."""
+    """CPU utilization, in busy vCPUs: 8% of 192 vCPUs is 15.4. It applies in addition to
+    `cpu_percent`, but not to types whose number of vCPUs is not in the catalog."""
     network_bytes_per_second: float | None = checked(
         1_000_000.0, "it must be above 0 and finite", lambda value: 0 < value < inf, "raised", gt=0
     )
@@ -264,8 +271,8 @@ class Vetoes(Section):
     encoded_frames_per_second: float | None = between(1.0, 0.1, 100_000, "raised")
     """Frames that a GPU's video encoder encodes per second, where they are published."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
-    """Hours during which an open Session Manager session makes the instance busy. Systems Manager
-    counts disconnected sessions as open, so older ones do not."""
+    """Hours during which an open Session Manager session makes the instance busy. Older sessions do
+    not count, because Systems Manager also shows disconnected sessions as open."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
         ("cpu", "network"), "removed"
     )

@@ -42,12 +42,12 @@ class Prices(Section):
     """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other
     families."""
     commitments_elsewhere: bool = setting(True, "none")
-    """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances.
-    Then savings in cash begin at 0."""
+    """Savings Plans or Reserved Instances of accounts other than the stack's may pay for instances.
+    The range of savings in cash then begins at 0."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
-    """USD per GiB and month of EBS volumes, where AWS's price list was not read."""
+    """USD per GiB and month of EBS volumes, if AWS's price list was not read."""
     snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
-    """USD per GiB and month of EBS snapshots, where AWS's price list was not read."""
+    """USD per GiB and month of EBS snapshots, if AWS's price list was not read."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield a mistake, with its path and reason, for each key of `discount_percent` that is no
@@ -78,14 +78,15 @@ class Ledger(Section):
 
     risk = "none"
     false_stop_within_minutes: int = between(60, 0, 43_200)
-    """A stop counts as wrong if the instance is started again within these minutes."""
+    """A stop counts as undone if the instance is started again within this many minutes."""
     saving_counts_days: int = between(30, 1, 366)
-    """Days for which an action counts as saving. No forgotten instance would have run forever."""
+    """Days for which an action counts as saving money. Even a forgotten instance would not have run
+    forever."""
     weekly_report: bool = True
     """Report costs and savings of the week before to owners on Mondays."""
     monthly_report: bool = True
-    """Report those of the month before on the 1st, and again on the 15th, when its bill is
-    final."""
+    """Report costs and savings of the month before on the 1st, and again on the 15th, when its bill
+    is final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ class Budget(Section):
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
     act: Literal["notify", "ask"] = setting("notify", "any")
-    """The effect above 100%. `ask`: people are asked about idle instances that an override with
-    `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
+    """The effect above 100%. `ask`: people are also asked about idle instances that an override
+    with `mode: observe` leaves alone, unless the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month
     each)."""
@@ -123,16 +124,17 @@ class Advice(Section):
     weeks: int = between(6, 1, 12)
     """Weeks of utilization that are read, by the hour."""
     minimum_weeks: int = between(4, 1, 12, at_most="weeks")
-    """Weeks between the first and the last reading, below which nothing is advised."""
+    """Nothing is advised if fewer than this many weeks lie between the first and the last
+    reading."""
     minimum_measured_percent: Percent = between(80.0, 0, 100)
     """Percentage of an instance's running hours that must be measured on every GPU."""
     minimum_usd_per_month: UsdPerUnit = PER_UNIT.setting(Decimal(50))
-    """USD a month. Advice known to save less is left out."""
+    """Advice that is known to save less than this, in USD a month, is left out."""
     dismissed_for_days: int = between(90, 1, 366)
     """Days for which dismissed advice is left out."""
     target_percent: Percent = between(85.0, 10, 100)
-    """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also
-    the utilization that GPUs at work are measured against."""
+    """A smaller type is proposed only if the measured peak of GPU memory and vCPUs fills at most
+    this percentage of it. GPUs at work are also compared with this utilization."""
     cpu_family: str = checked("m7i", FAMILY[1], partial(re.fullmatch, FAMILY[0]))
     """Family of the CPU types that are proposed."""
     cpu_usd_per_vcpu_hour: UsdPerUnit = PER_UNIT.setting(Decimal("0.0504"))
@@ -150,7 +152,7 @@ class Advice(Section):
     port_pays_within_months: int = between(12, 1, 60)
     """Months in which a port to Trainium or Inferentia must pay for itself."""
     empty_reservation_after_hours: int = between(24, 1, 720)
-    """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is
-    notified, and again every `health.advice_every_hours`."""
+    """The owner is notified if a Capacity Reservation or Capacity Block was never full for this
+    many hours, and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
-    """Mean utilization of a group, over 10 minutes, under which it needs fewer instances."""
+    """A group needs fewer instances if its mean utilization over 10 minutes is under this."""

@@ -27,7 +27,8 @@ class Managed(Section):
     instances."""
 
     idle_for_minutes: int = between(60, 60, 43_200, "none")
-    """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
+    """Idle minutes after which an instance is reported. If `idle.window_minutes` is longer, it
+    counts instead."""
     tell_again_after_hours: int = between(24, 24, 8_760, "none")
     """Hours between two messages about the same environment."""
     tag_keys: tuple[str, ...] = setting((), "removed")
@@ -54,14 +55,15 @@ class Events(Section):
     snapshot_data_volumes: bool = False
     """Start snapshots of the data volumes before an interruption."""
     mass_interruption_told_singly: int = between(5, 1, 1_000, "none")
-    """Number of warnings in one zone, within 10 minutes of the first, that get a message each. The
-    others share one."""
+    """Number of warnings in one zone, within 10 minutes of the first, that each get their own
+    message. Further warnings share one."""
     compare_spot_prices: bool = setting(True, "none")
     """Show after a warning where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), "none")
     """Regions to compare, besides the instance's own; at most 20."""
     placement_scores: bool = setting(False, "none")
-    """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
+    """Show how likely EC2 is to have the same GPUs there. This takes one more call for each
+    warning."""
     remind_before_hours: int = between(24, 1, 336, "none")
     """Hours before an announced date at which its message is repeated."""
 
@@ -93,11 +95,13 @@ class Health(Section):
     throttled_above_percent: Percent = between(10.0, 0, 100)
     """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
     busy_from_percent: Percent = between(10.0, 0, 100)
-    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
+    """A GPU is at work if its mean utilization is at least this. The limits below apply only to
+    GPUs at work."""
     under_used_below_percent: Percent = between(70.0, 0, 100)
     """A GPU at work is under-used below this mean utilization."""
     straggler_above_points: float = between(20.0, 0, 100)
-    """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
+    """A GPU is a straggler if it is more than this many percentage points below the median of the
+    other GPUs."""
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(240, 5, 1_440)

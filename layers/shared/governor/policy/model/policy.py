@@ -51,13 +51,13 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone. Any value counts. Its key is compared by letters
-    and digits alone, and a key that also holds the value counts (`gpugovernor:exempt`). IAM sees
-    the exact key only, by the parameter `ExemptionTagKey` of the stacks, and only if it has no
-    other characters than letters, digits and + - = . _ : / @."""
+    """The tag of instances that are left alone. Any value counts. Only the letters and digits of
+    its key are compared, and a key that contains the value counts, too (`gpugovernor:exempt`). IAM
+    compares the exact key: set the parameter `ExemptionTagKey` of the stacks to it, and use only
+    letters, digits and + - = . _ : / @ in it."""
     two_people_for_policy: bool | None = setting(None, "lowered")
-    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind
-    it. `null`: `true` once any rule or override of the policy terminates, else `false`."""
+    """A risky change of the policy waits until two people of `ownership.contacts` stand behind it.
+    `null`: `true` once any rule or override of the policy terminates, otherwise `false`."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()
@@ -174,18 +174,18 @@ class Policy(Section):
 
 @dataclass(frozen=True, slots=True)
 class OverrideMatch(Section):
-    """The instances that an override is for. All conditions must hold; an empty one always
+    """The instances that an override applies to. All conditions must hold; an empty one always
     holds."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags that the instance must have, each with this value."""
     instance_families: tuple[str, ...] = named(*FAMILY)
-    """Instance families, one of which the type belongs to: the part before the dot, such as
-    `p5`."""
+    """Instance families: the part of the type before the dot, such as `p5`. The instance must
+    belong to one of them."""
     accounts: tuple[str, ...] = named(*ACCOUNT)
-    """Account IDs, one of which the instance is in."""
+    """Account IDs. The instance must be in one of them."""
     regions: tuple[str, ...] = named(*REGION)
-    """Region codes, one of which the instance is in."""
+    """Region codes. The instance must be in one of them."""
 
     def is_for(self, instance: Instance) -> bool:
         """Return whether the override is for this instance: all conditions hold. An empty condition
