@@ -24,6 +24,7 @@ from tests.builders import NOW
 from tests.console_world import (
     EVERYTHING,
     INSTANCE,
+    TARGETS,
     VIEWS,
     ConsoleWorld,
     asked,
@@ -36,6 +37,7 @@ from tests.console_world import (
     view_of,
 )
 from tests.unit.console.asking import OTHER, Site
+from tests.unit.console.test_ungoverned import UNUSED, found, scanned
 from tests.unit.web.test_site import World
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
 WIDTHS = (768, 1024, 1280, 1440)
 CARDS_BELOW = 1024
 SITE = "https://console.example"
+COMMAND = (
+    "aws sagemaker describe-app --region us-east-1 --domain-id d-a1b2c3d4e5f6 "
+    "--space-name bob-space --app-type JupyterLab --app-name default"
+)
 PAGES = (*VIEWS, "/fleet?verdict=ungoverned", "/fleet?q=notebook")
 
 MEASURE = r"""
@@ -131,6 +137,12 @@ def tabled() -> ConsoleWorld:
             world.state.put(replace(episode, ref=replace(episode.ref, number=1)))
     caps = {"ORGANIZATION": 9, "OWNER#ml-team": 9}
     world.state.reserve("first", "stop", caps, NOW - timedelta(minutes=9), "x")
+    space = "d-a1b2c3d4e5f6/the-space-of-the-vision-group-0042/JupyterLab/default"
+    app = replace(found("bob-space", UNUSED, "7.09", creator="bob"), command=COMMAND)
+    app = replace(app, resource=replace(app.resource, resource_id=space))
+    used = "Utilization reached 97.8% in the last 24 h, last at Sat Nov 28, 03:00 UTC (the agent)."
+    busy = replace(UNUSED, evidence=used)
+    scanned(world, TARGETS[0], app, found("search", busy, "70.5"))
     return world
 
 
