@@ -89,6 +89,31 @@ def test_times_outside_of_a_strip_are_cut() -> None:
     assert [] == boxes(chart.shapes, "work")
 
 
+def test_a_later_span_of_a_strip_covers_those_before_and_none_after() -> None:
+    """The kinds come in any order, and one kind more than once."""
+    day = timedelta(days=1)
+    spans = [
+        ("asked", NOW - 6 * day, NOW - 5 * day),
+        ("running", NOW - 10 * day, NOW),
+        ("work", NOW - 8 * day, NOW - 2 * day),
+        ("running", NOW - 5 * day, NOW - 4 * day),
+    ]
+    shapes = charts.strip(spans, NOW - 10 * day, NOW).shapes
+
+    assert [] == boxes(shapes, "asked")
+    assert [(200.0, 0.0, 300.0, 200.0), (600.0, 0.0, 200.0, 200.0)] == sorted(boxes(shapes, "work"))
+    assert [0.0, 500.0, 800.0] == sorted(left for left, *_ in boxes(shapes, "running"))
+
+
+def test_a_short_span_of_a_strip_can_be_seen_and_stays_inside() -> None:
+    day = timedelta(days=1)
+    spans = [("work", NOW - 10 * day, NOW), ("asked", NOW - timedelta(minutes=1), NOW)]
+    shapes = charts.strip(spans, NOW - 10 * day, NOW).shapes
+
+    assert [(998.0, 0.0, 2.0, 200.0)] == boxes(shapes, "asked")
+    assert [(0.0, 0.0, 998.0, 200.0)] == boxes(shapes, "work")
+
+
 @pytest.mark.parametrize("address", ["/", "/savings", "/projects/vision", INSTANCE])
 def test_whatever_a_chart_draws_has_a_color_and_a_legend_of_the_style_sheet(address: str) -> None:
     """A class that the style sheet does not know is drawn in black."""

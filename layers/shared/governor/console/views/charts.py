@@ -6,7 +6,7 @@ Their labels are HTML beside them, so that text keeps its size on a phone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -23,7 +23,11 @@ _HEIGHT = 200
 _BAR_HEIGHT = 20
 """Those of one bar, so that its pattern is as large as in a chart; its lower part is cut off."""
 _SPARK_HEIGHT = 12
+_THINNEST = 2.0
+"""The least width of a span of a strip, so that it can be seen."""
 _ROUND_AMOUNTS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
+_Piece = tuple[str, float, float]
+"""A kind of a strip, from one x to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +135,31 @@ def strip(
     before of another kind. Parts outside of that are cut off. The kinds are the classes of the
     colors."""
     length = end - start
-    boxes: dict[str, list[str]] = {}
+    painted: list[_Piece] = []
     for kind, first, last in spans:
         left = max(0.0, _WIDTH * float((first - start) / length))
         right = min(float(_WIDTH), _WIDTH * float((last - start) / length))
-        if right > left:
-            box = _box(left, 0, max(2.0, right - left), _HEIGHT)
-            boxes.setdefault(kind, []).append(box)
+        if right <= left:
+            continue
+        left = min(left, _WIDTH - _THINNEST)
+        right = max(right, left + _THINNEST)
+        painted = [part for piece in painted for part in _without(piece, left, right)]
+        painted.append((kind, left, right))
+    boxes: dict[str, list[str]] = {}
+    for kind, left, right in painted:
+        boxes.setdefault(kind, []).append(_box(left, 0, right - left, _HEIGHT))
     shapes = _markup(_paths(boxes))
     days = [(start + length * share).date() for share in (0, 0.5, 1)]
     return Chart(shapes, (), tuple(map(day_text, days)))
+
+
+def _without(piece: _Piece, left: float, right: float) -> Iterator[_Piece]:
+    """Yield the parts of a piece that lie before `left` or after `right`."""
+    kind, start, end = piece
+    if start < left:
+        yield kind, start, min(end, left)
+    if end > right:
+        yield kind, max(start, right), end
 
 
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:

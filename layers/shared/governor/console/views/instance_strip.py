@@ -58,11 +58,13 @@ def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Spa
     """Yield the spans since the launch of an instance that the last sweep saw running: measured
     hours, then its idle time, then its open question."""
     yield "running", row.launched_at, now
-    for hours_back, percent in enumerate(reversed(row.hours)):
-        start = max(row.launched_at, page.swept_at - _HOUR * (hours_back + 1))
+    # The oldest hour first: a strip widens what is too thin to be seen, over what was before.
+    for number, percent in enumerate(row.hours):
+        hours_back = len(row.hours) - number
+        start = max(row.launched_at, page.swept_at - _HOUR * hours_back)
         kind = "no data" if percent is None else "work"
         if row.idle_since is None or start < row.idle_since:
-            yield kind, start, max(start, page.swept_at - _HOUR * hours_back)
+            yield kind, start, max(start, page.swept_at - _HOUR * (hours_back - 1))
     if row.idle_since is not None and row.verdict in IDLE:
         yield "idle", row.idle_since, now
     if row.asked_at is not None:
