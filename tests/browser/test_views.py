@@ -93,6 +93,26 @@ def test_the_fleet_is_filtered_by_keyboard_without_scripts(new_visitor: NewVisit
     assert "notebook-" not in visitor.page.locator("tbody").inner_text()
 
 
+def test_filters_unfold_without_scripts_and_are_named_when_folded(new_visitor: NewVisitor) -> None:
+    """They stand in line, and what was chosen is in the address."""
+    visitor = new_visitor("desktop", java_script_enabled=False)
+    serve(visitor, lively())
+    visitor.open(SITE + "/fleet")
+    state = visitor.page.get_by_label("State")
+    assert not state.is_visible()
+
+    visitor.page.locator("summary", has_text="Filters").press("Enter")
+    fields = visitor.page.locator(".fields :is(input, select)")
+    tops = [field.evaluate("one => one.getBoundingClientRect().top") for field in fields.all()]
+    assert 1 == len(set(tops[:5]))
+    state.select_option("busy")
+    visitor.page.get_by_role("button", name="Show these").click()
+    visitor.page.wait_for_url("**state=busy**")
+
+    assert "Filters: state busy" == visitor.page.locator("summary").inner_text()
+    assert "idle" not in visitor.page.locator("tbody").inner_text()
+
+
 def test_tables_are_cards_on_a_phone_and_keep_their_units(new_visitor: NewVisitor) -> None:
     """Without a head above them, figures say what they count."""
     visitor = new_visitor("phone")
@@ -102,4 +122,4 @@ def test_tables_are_cards_on_a_phone_and_keep_their_units(new_visitor: NewVisito
 
     assert "block" == row.evaluate("one => getComputedStyle(one).display")
     price = row.locator("td:nth-last-child(2) .rate")
-    assert '" USD / h"' == price.evaluate("one => getComputedStyle(one, '::after').content")
+    assert '" a day"' == price.evaluate("one => getComputedStyle(one, '::after').content")

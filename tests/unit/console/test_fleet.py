@@ -77,6 +77,36 @@ def test_filters_narrow_rows_totals_and_csv(query: dict[str, str], expected: lis
     assert Rate(len(expected), Decimal("1.006") * len(expected), 0) == page.document["total"]
 
 
+def test_one_search_box_stands_beside_filters_that_fold() -> None:
+    """Without scripts: a folded field is sent like any other, so no choice is lost."""
+    text = html(fleet, world_of(3), None, "/fleet")
+    form = text.partition('role="search">')[2].partition("</form>")[0]
+    before, _, folded = form.partition("<details>")
+
+    assert 1 == form.count('type="search"') == before.count('type="search"')
+    for field in ("state", "owner", "project", "account", "region", "sort", "size"):
+        assert f'name="{field}"' in folded.partition("</details>")[0]
+        assert f'name="{field}"' not in before
+    assert "<summary>Filters</summary>" in folded
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"q": "train", "sort": "name"}, "Filters"),
+        ({"state": "running"}, "Filters: state <bdi>running</bdi>"),
+        (
+            {"state": "idle", "owner": "<b>", "region": "us-east-1"},
+            "Filters: state <bdi>idle</bdi>, owner <bdi>&lt;b&gt;</bdi>, "
+            "region <bdi>us-east-1</bdi>",
+        ),
+    ],
+)
+def test_folded_filters_are_named_while_they_are_set(query: dict[str, str], expected: str) -> None:
+    """Nobody takes a part of the fleet for all of it."""
+    assert f"<summary>{expected}</summary>" in html(fleet, world_of(3), None, "/fleet", **query)
+
+
 def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
     """Not even a filter offers the name of a foreign owner, project or account."""
     world = world_of(200)

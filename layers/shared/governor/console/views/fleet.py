@@ -141,6 +141,7 @@ def fleet(request: ViewRequest) -> Page:
             "closed": figures.rate(closed),
             "all": len(rows),
             "asked": asked,
+            "active": _active_filters(wanted, name),
             "is_filtered": any(wanted.values()) or bool(name),
             "heads": _heads(asked, order, last_head),
             "is_loose": is_ungoverned,
@@ -177,6 +178,19 @@ def _state_name(request: ViewRequest) -> str:
     if verdict and not name:
         return state_of_verdict(verdict).value
     return name
+
+
+def _active_filters(wanted: Mapping[str, str], name: str) -> list[tuple[str, str]]:
+    """Return the filters that are set, each with its field and its value in words, the state of
+    this name first; empty if none is. The search is no filter."""
+    active = []
+    if name:
+        words = _RUNNING if name == _RUNNING else WORDS[State(name)]
+        active.append(("state", words))
+    for place in _PLACES:
+        if wanted[place]:
+            active.append((place, wanted[place]))
+    return active
 
 
 def _rows_in(request: ViewRequest, name: str) -> list[Row]:
