@@ -13,7 +13,7 @@ from cli.options.values import read_usd
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its options."""
     made = areas.add_parser("advice")
-    made.add_argument("--file", help="a policy; else the one of the stack")
+    made.add_argument("--file", help="use this policy instead of the one of the stack")
     made.add_argument(
         "--dismiss", metavar="ID", help="hide this advice for the days of advice.dismissed_for_days"
     )
@@ -26,7 +26,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_usd,
         default=Decimal(1),
         metavar="USD",
-        help="ask first if CloudWatch would charge more than this (default: 1)",
+        help="refuse if CloudWatch would charge more than this, without --yes (default: 1)",
     )
     made.add_argument(
         "--commitments",

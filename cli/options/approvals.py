@@ -33,7 +33,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     approve = command(
         "approve", "carry out the plan", "approvals approve notebook-7 --accept-losses"
     )
-    approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
+    approve.add_argument(
+        "--instance-id", metavar="ID", help="the instance's id, required to terminate it"
+    )
     approve.add_argument(
         "--accept-losses", action="store_true", help="accept that data on local disks may be lost"
     )
@@ -41,14 +43,15 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     keep.add_argument(
         "--until",
         type=read_end,
-        help="4h, 7d, or a time like 2026-12-01T09:00Z; else the owner's next working morning",
+        metavar="TIME",
+        help="4h, 7d, or a time like 2026-12-01T09:00Z (default: the owner's next working morning)",
     )
     exempt = command(
         "exempt",
         "never ask about it again",
         "approvals exempt license-server --reason 'hands out licenses'",
     )
-    exempt.add_argument("--reason", required=True, help="why; people read it")
+    exempt.add_argument("--reason", required=True, help="the reason, which people will read")
     command(
         "hold",
         "hold an approved plan; once EC2 was asked, the hold counts only if EC2 does "

@@ -13,5 +13,5 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--all", action="store_true", required=True, help="every account and Region"
     )
-    command.add_argument("--reason", help="why, for the message and the audit")
+    command.add_argument("--reason", help="the reason, for the message and the audit")
     command.set_defaults(run=later("cli.pause", "pause"))

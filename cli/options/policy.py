@@ -35,7 +35,7 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         example="policy explain i-0123456789abcdef0",
     )
     explain.add_argument("instance", help="its id")
-    explain.add_argument("--file", help="a YAML file; else the document of the stack")
+    explain.add_argument("--file", help="use this YAML file instead of the policy of the stack")
     explain.set_defaults(run=later("cli.policy", "explain"))
     schema = commands.add_parser(
         "schema", help="print the JSON Schema, for editors", example="policy schema"
@@ -66,7 +66,7 @@ def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         example="policy put policy.yaml",
     )
     put.add_argument("file", help=_FILE)
-    put.add_argument("--empty", action="store_true", help="store also a document without settings")
+    put.add_argument("--empty", action="store_true", help="also accept a document without settings")
     put.set_defaults(run=later("cli.policy_versions", "put"))
     history = commands.add_parser(
         "history",

@@ -11,7 +11,10 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its options."""
     parser = areas.add_parser("preflight")
     parser.add_argument(
-        "--only", action="append", metavar="CHECK", help="this check; may be given several times"
+        "--only",
+        action="append",
+        metavar="CHECK",
+        help="run only this check; may be given several times",
     )
-    parser.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
+    parser.add_argument("--list", action="store_true", help="list the checks without calling AWS")
     parser.set_defaults(run=later("cli.preflight", "run"))

@@ -14,6 +14,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "file", metavar="FILE", help="an export as CSV, also gzipped: CUR 2.0, or FOCUS 1.0 or 1.2"
     )
     command.add_argument(
-        "--store", action="store_true", help="add what it says to the ledger, as corrections"
+        "--store", action="store_true", help="add the differences to the ledger as corrections"
     )
     command.set_defaults(run=later("cli.reconcile", "run"))

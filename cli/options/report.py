@@ -10,12 +10,12 @@ from cli.options.later import later
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = areas.add_parser("report")
-    command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
+    command.add_argument("--month", help="a month, such as 2026-11 (default: the current one, UTC)")
     command.add_argument(
         "--format",
         choices=("table", "html", "csv", "json"),
         default="table",
-        help="(default: %(default)s)",
+        help="the format of the output (default: %(default)s)",
     )
     for name in ("owner", "project", "account"):
         command.add_argument(f"--{name}", default="", help=f"only this {name}")
@@ -30,5 +30,5 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--ungoverned", action="store_true", help="list instead what the daily scan found"
     )
-    command.add_argument("--jobs", action="store_true", help="list the cost by job, instead")
+    command.add_argument("--jobs", action="store_true", help="list instead the cost of each job")
     command.set_defaults(run=later("cli.report", "run"))

@@ -15,7 +15,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         dest="source",
         required=True,
         metavar="TABLE",
-        help="a table that was restored to a time",
+        help="the restored copy of the state table",
     )
     made.add_argument(
         "--dry-run", action="store_true", help="show what would be put back; write nothing"

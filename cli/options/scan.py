@@ -17,13 +17,13 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         nargs="+",
         default=(),
         metavar="ID",
-        help="organizational units or the root, such as ou-ab12-34567890: all their accounts",
+        help="all accounts of these organizational units or the root, such as ou-ab12-34567890",
     )
     parser.add_argument(
         "--fail-over",
         type=read_usd,
         metavar="USD",
-        help="exit with status 3 if the waste a month is above this",
+        help="end with status 3 if the waste is more than this a month",
     )
     parser.add_argument(
         "--commitments",
@@ -35,7 +35,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--tag",
         action="store_true",
-        help="print the commands that tag what was found, for GPU Governor; it tags nothing",
+        help="print the commands that would tag the findings for GPU Governor; it tags nothing",
     )
     parser.add_argument(
         "--print-policy", action="store_true", help="print the IAM policy that a scan needs"

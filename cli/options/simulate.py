@@ -38,7 +38,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_usd,
         default=Decimal(1),
         metavar="USD",
-        help="ask first if CloudWatch would charge more than this (default: 1)",
+        help="refuse if CloudWatch would charge more than this, without --yes (default: 1)",
     )
     made.add_argument("--yes", action="store_true", help="agree to any charge without being asked")
     made.add_argument(
@@ -65,7 +65,12 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="project|tag:KEY",
         help="with --recommend: choose for each group, too (default: project)",
     )
-    made.add_argument("--format", choices=["table", "json", "html"], default="table")
+    made.add_argument(
+        "--format",
+        choices=["table", "json", "html"],
+        default="table",
+        help="the format of the output (default: table)",
+    )
     made.add_argument(
         "--out", type=Path, metavar="FILE", help="write there instead of standard output"
     )

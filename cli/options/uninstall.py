@@ -33,8 +33,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--recorded",
         type=Path,
         metavar="FILE",
-        help="in another account: what `governor uninstall --json` said in the hub's, "
-        "whose table knows them",
+        help="in another account: the output of `governor uninstall --json` in the "
+        "stack's account, whose table knows the snapshots",
     )
     parser.add_argument(
         "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
@@ -45,6 +45,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--selector",
         metavar="VALUE",
-        help="of the tag Purpose; needed where it was not the default",
+        help="the value of the tag Purpose, if it was not the default",
     )
     parser.set_defaults(run=later("cli.uninstall", "run"), regions=True)
