@@ -17,18 +17,18 @@ Other tools launch, stop or schedule instances, too. GPU Governor recognizes the
 instance, and leaves the instance alone, asks people, or warns that a stop will not last. The tables
 below list the tools and their tags.
 
-If a tool is missing, its instances count as nobody's. List a tag of them in the policy's
-`managed.tag_keys`, or exempt them. A tag that begins with `aws:` and is in no table counts as the
-mark of an AWS service, and its instances are left alone.
+If a tool is missing here, its instances are treated like all others. To have them left alone, list
+one of their tags in the policy's `managed.tag_keys`, or exempt them. Instances with an unknown tag
+that begins with `aws:` are left alone, because an AWS service has set it.
 
 ## How a tag counts
 
 - Letter case does not matter.
-- A value that says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`) makes the tag no mark:
+- A tag does not count if its value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`):
   `k8s=false`, `AutoStart=no`.
 - *In a key* means that the text begins a word of the tag's key: `rancher` is in `my-rancher` and
-  `myRancher`, not in `brancher`. With an empty value such a tag is no mark.
-- These tags are marks whatever their value: tags of AWS (`aws:...`), keys with a `/` or `:`, and
+  `myRancher`, not in `brancher`. Such a tag does not count if its value is empty.
+- These tags count whatever their value: tags of AWS (`aws:...`), keys with a `/` or `:`, and
   keys that the roles' IAM policies deny, such as `AmazonECSManaged`.
 
 A question also names the role or user that [launched the
