@@ -135,9 +135,9 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
     moved = {name for name in renamed if after[name] in of_the_path}
     assert WRITES_BY_PATH & before.keys() == moved
     assert (trusted & before.keys()) | moved == renamed
-    assert {"ExpireSnapshotsFunctionRole"} == trusted - before.keys(), (
-        "roles of functions that are new"
-    )
+    assert {"ExpireSnapshotsFunctionRole", "ScanAcceleratorsFunctionRole"} == (
+        trusted - before.keys()
+    ), "roles of functions that are new"
     for name in renamed - moved:
         assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
         assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
