@@ -75,8 +75,15 @@ def test_hours_are_dated_in_the_zone_of_the_reader() -> None:
     """Its name stands at the end."""
     chart = charts.hourly((80, 2, None, 0), NOW, "Europe/Berlin", 5.0)
 
-    assert ("Fri 09:02", "Fri 11:02", "Fri 13:02 Berlin") == chart.along
+    assert ("Fri 10:00", "Fri 12:00", "Fri 13:02 Berlin") == chart.along
     assert [1, 2, 1] == [len(boxes(chart.shapes, kind)) for kind in ("work", "idle", "no-data")]
+
+
+def test_the_hour_that_has_just_begun_is_no_gap() -> None:
+    """Its first readings come some minutes later; an earlier hour without any is one."""
+    chart = charts.hourly((80, None, 2, None), NOW, "UTC", 5.0)
+
+    assert [1, 1, 1] == [len(boxes(chart.shapes, kind)) for kind in ("work", "idle", "no-data")]
 
 
 def test_times_outside_of_a_strip_are_cut() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from itertools import groupby
 
 from markupsafe import Markup
 
 from governor.core.units import Percent, Usd, UtcDatetime, day_and_time, usd
+from governor.limits.rules.breaker import HOUR, hour_of
 
 _WIDTH = 1000
 """The units of a chart's coordinates from left to right, whatever its size on the page."""
@@ -107,12 +108,16 @@ def lines(
 def hourly(
     hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
 ) -> Chart:
-    """Draw a bar for the highest utilization in percent of each hour up to `until`, as work, or as
-    idle below `idle_below`; hours without a reading (`None`) are bars of full height, of the kind
-    `no data`. Labels are in the time zone `zone`, such as `Europe/Berlin`."""
+    """Draw a bar for the highest utilization in percent of each clock hour up to that of `until`,
+    as work, or as idle below `idle_below`; hours without a reading (`None`) are bars of full
+    height, of the kind `no data`. The last hour is not over, so without a reading it stays empty.
+    Labels are in the time zone `zone`, such as `Europe/Berlin`."""
+    last_hour = len(hours) - 1
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
+        if percent is None and number == last_hour:
+            continue
         height: float = _HEIGHT
         kind = "no data"
         if percent is not None:
@@ -120,10 +125,10 @@ def hourly(
             kind = "idle" if percent < idle_below else "work"
         boxes[kind].append(_box(number * step + 1, _HEIGHT - height, step - 2, height))
     shapes = _markup(_paths(boxes))
-    length = timedelta(hours=len(hours))
+    start = hour_of(until) - HOUR * last_hour
     city = zone.rpartition("/")[2].replace("_", " ")
-    first = day_and_time(until - length, zone, until)
-    middle = day_and_time(until - length * 0.5, zone, until)
+    first = day_and_time(start, zone, until)
+    middle = day_and_time(start + HOUR * (len(hours) * 0.5), zone, until)
     last = day_and_time(until, zone, until)
     return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {city}"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
 
@@ -13,13 +12,13 @@ from governor.core.units import Percent, UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.evidence.rules.series import busiest
 from governor.fleet.model import FleetPage, FleetRow
+from governor.limits.rules.breaker import HOUR, hour_of
 from governor.money.model.ledger import LedgerEntry
 from governor.verdict.model import IDLE
 
 KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
 STOPS_DRAWN = 42
 """The most stops whose day before is drawn: one a night."""
-_HOUR = timedelta(hours=1)
 Span = tuple[str, UtcDatetime, UtcDatetime]
 """A kind of `KINDS`, from one moment to another."""
 
@@ -58,13 +57,17 @@ def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Spa
     """Yield the spans since the launch of an instance that the last sweep saw running: measured
     hours, then its idle time, then its open question."""
     yield "running", row.launched_at, now
+    last_hour = hour_of(page.swept_at)
     # The oldest hour first: a strip widens what is too thin to be seen, over what was before.
     for number, percent in enumerate(row.hours):
-        hours_back = len(row.hours) - number
-        start = max(row.launched_at, page.swept_at - _HOUR * hours_back)
+        start = last_hour - HOUR * (len(row.hours) - 1 - number)
+        if percent is None and start == last_hour:
+            # It has just begun: its first readings come some minutes later.
+            continue
         kind = "no data" if percent is None else "work"
-        if row.idle_since is None or start < row.idle_since:
-            yield kind, start, max(start, page.swept_at - _HOUR * (hours_back - 1))
+        first = max(row.launched_at, start)
+        if row.idle_since is None or first < row.idle_since:
+            yield kind, first, max(first, min(start + HOUR, now))
     if row.idle_since is not None and row.verdict in IDLE:
         yield "idle", row.idle_since, now
     if row.asked_at is not None:
