@@ -86,6 +86,19 @@ def test_an_answer_says_by_whom() -> None:
     )
 
 
+def test_an_episode_that_was_only_reported_says_so_in_the_words_of_the_ledger() -> None:
+    world = ConsoleWorld()
+    world.keep(replace(ROW, episode=None))
+    ending = EpisodeEnding(Outcome.TOLD, "the plan is to notify only", NOW)
+    target = Target(ROW.account, ROW.region)
+    world.state.put(make_episode(ROW, phase=Phase.CLOSED, ending=ending))
+    world.state.put(InstanceRecord(target, ROW.instance_id, episodes=1))
+    page = text(world)
+
+    assert "UTC: only reported</h3>" in page
+    assert "UTC: told" not in page
+
+
 def test_faults_that_last_and_advice_are_on_the_page() -> None:
     """With what to do; only of this start of this instance, and each GPU once, however many errors
     it has."""
