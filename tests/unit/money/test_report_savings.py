@@ -217,7 +217,7 @@ def test_a_report_says_what_the_page_says() -> None:
     )
     assert "Kept by choice: $7.00" in text
     assert "Saved by project: vision $612." in text
-    assert "Data transfer, licences and tax are in no figure." in text
+    assert "Data transfer, licenses and tax are in no figure." in text
     by_day = [Decimal(one) for one in everything.facts["saved_by_day"]]  # type: ignore[attr-defined]
     assert (7, Decimal("5.67") * 12) == (len(by_day), by_day[2])
     assert abs(sum(by_day) - Decimal(str(everything.facts["net_usd"]))) <= 7 * Decimal("0.000001")
