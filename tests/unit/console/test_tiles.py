@@ -176,7 +176,7 @@ def test_idle_is_the_same_set_on_tile_pill_filter_and_csv() -> None:
     page = site.get("/fleet")
     pilled = {
         markup.unescape(name)
-        for name, kind in re.findall(r"<bdi>([^<]+)</bdi></a><td>.*?<i class=\"pill (\w+)\">", page)
+        for name, kind in re.findall(r"<bdi>([^<]+)</bdi></a><td>.*?<i class=(\w+)>", page)
         if kind == "bad"
     }
     [idle_tile] = [tile for tile in tiles_of(site.get("/")) if tile.heading == "Idle right now"]
