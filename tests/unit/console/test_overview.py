@@ -66,6 +66,18 @@ def test_open_questions_say_the_oldest_and_the_next_to_expire() -> None:
     assert "oldest 9 h · $48 a day · next expires in 42 min" == text
 
 
+def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
+    """The price comes before it; a question that is not sent yet has no end, and comes last."""
+    world = ConsoleWorld()
+    not_sent = replace(asked(make_row(1)), asked_at=None, expires_at=None)
+    dear = asked(make_row(2, usd_per_hour=Decimal(9)), left=20)
+    world.keep(not_sent, asked(make_row(3), left=15), asked(make_row(4), left=3), dear)
+    open_questions: Any = show(world).values["open"]
+
+    expected = ["notebook-2", "notebook-4", "notebook-3", "notebook-1"]
+    assert expected == [line.row.name for line in open_questions]
+
+
 def test_a_price_that_is_not_known_is_in_no_amount() -> None:
     """And is said."""
     world = ConsoleWorld()

@@ -15,15 +15,17 @@ from unittest import mock
 import pytest
 
 from governor.approvals.model.approval import Answer, ApprovalStatus
+from governor.approvals.show_approval import ApprovalView, by_price
 from governor.console.session import caller_of
 from governor.core.units import iso, usd
-from governor.episode.model.episode import EpisodeEnding, Outcome, Terms
+from governor.episode.model.episode import EpisodeEnding, Outcome, Phase, Terms
+from governor.episode.model.plan import Price
 from tests.builders import NOW
 from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
 from tests.unit.console.entrance import token
 from tests.unit.worlds.builders import decision
-from tests.unit.worlds.world import APPROVAL_ID
+from tests.unit.worlds.world import APPROVAL_ID, World
 
 
 def test_nothing_is_ticked_and_terminations_stand_apart() -> None:
@@ -35,6 +37,20 @@ def test_nothing_is_ticked_and_terminations_stand_apart() -> None:
     assert "trainer" in page.split('id="apart"')[1]
     assert f'href="/questions/{OTHER}"' in page
     assert "2 open questions" in page
+
+
+def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
+    """On the page of a message's link, too."""
+    world = World(decide=False, phase=Phase.ASKING)
+    view = ApprovalView(world.state.existing(APPROVAL_ID), episode_of(world), NOW)
+    sooner, later = (
+        replace(view, approval=replace(view.approval, answer_by=NOW + timedelta(hours=hours)))
+        for hours in (3, 15)
+    )
+    price = Price(Decimal(9000), "list price")
+    dear = replace(later, episode=replace(later.episode, price=price))
+
+    assert [dear, sooner, later] == by_price([later, sooner, dear])
 
 
 def test_all_of_an_owner_are_selected_without_a_script() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -114,3 +115,16 @@ def test_twelve_instances_fit_on_two_screens_of_text() -> None:
     body = rendered(digest(episodes))["mail text"].partition("Stop or keep them:")[0]
 
     assert 26 >= len(body.splitlines())
+
+
+def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
+    """The price comes before it."""
+    episodes = [instance_number(number, acts=False) for number in range(3)]
+    cheap = replace(
+        instance_number(3, acts=False),
+        price=replace(episodes[0].price, usd_per_hour=Decimal(1)),
+    )
+    message = digest([*episodes, cheap], apart=timedelta(hours=-3))
+    names = [line.partition(" ")[0] for line in message.sections[0].lines]
+
+    assert ["notebook-02", "notebook-01", "notebook-00", "notebook-03"] == names

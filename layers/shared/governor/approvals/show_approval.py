@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 
 from governor.alerts.delivery import Delivery
 from governor.alerts.store import Deliveries
@@ -215,5 +216,13 @@ class ShowApproval:
 
 
 def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
-    """Return the questions, the most expensive first; those with unknown prices come last."""
-    return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))
+    """Return the questions, the most expensive first; those with unknown prices come last. Of the
+    same price, the one with the least time left comes first."""
+    return sorted(views, key=_price_and_deadline)
+
+
+def _price_and_deadline(view: ApprovalView) -> tuple[Decimal, UtcDatetime]:
+    """Return a sort key: the most expensive first, then the earliest deadline. An unknown price
+    counts as 0."""
+    usd_per_hour = view.episode.price.usd_per_hour or Decimal(0)
+    return -usd_per_hour, view.approval.deadline

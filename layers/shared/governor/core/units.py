@@ -22,6 +22,9 @@ Percent = Annotated[float, "0 to 100"]
 BytesPerSecond = Annotated[float, "bytes per second"]
 UtcDatetime = Annotated[datetime, "aware, UTC"]
 
+NEVER: UtcDatetime = datetime.max.replace(tzinfo=UTC)
+"""Sorts what has no time after everything that has one."""
+
 HOURS_PER_MONTH = Decimal(730)
 """Hours in a month as AWS's own price pages count them (365 x 24 / 12)."""
 

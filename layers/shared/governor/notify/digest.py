@@ -6,7 +6,7 @@ This module reads nothing and sends nothing, as `compose`, which composes messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +22,7 @@ from governor.approvals.messages import failures, questions, sentences
 from governor.approvals.messages.consequence import consequence_of_several, with_figures
 from governor.core import units
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime
+from governor.core.units import NEVER, UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.notify.compose import deadline_of, reason_of, why_line, word_fields
 from governor.notify.message import Message, one_line
@@ -144,14 +144,17 @@ def _most_expensive_first(
     alerts: Sequence[Alert], episodes: Sequence[Episode]
 ) -> list[tuple[Alert, Episode]]:
     """Return each alert with its episode, the most expensive instance first. Instances without a
-    price come last. Raises: ValueError if there are not as many alerts as episodes."""
+    price come last. Of the same price, the one with the earliest deadline comes first. Raises:
+    ValueError if there are not as many alerts as episodes."""
 
-    def negative_price(pair: tuple[Alert, Episode]) -> Decimal:
-        """Return the sort key that puts the most expensive first."""
-        _, episode = pair
-        return -(episode.price.usd_per_hour or Decimal(0))
+    def price_and_deadline(pair: tuple[Alert, Episode]) -> tuple[Decimal, datetime]:
+        """Return a sort key: the most expensive first, then the earliest deadline; an alert without
+        one comes last."""
+        alert, episode = pair
+        usd_per_hour = episode.price.usd_per_hour or Decimal(0)
+        return -usd_per_hour, deadline_of(alert) or NEVER
 
-    return sorted(zip(alerts, episodes, strict=True), key=negative_price)
+    return sorted(zip(alerts, episodes, strict=True), key=price_and_deadline)
 
 
 def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:

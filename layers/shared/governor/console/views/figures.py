@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -22,7 +22,7 @@ from governor.console.views import charts
 from governor.console.views.addresses import project_href
 from governor.core import units
 from governor.core.instance import Target, tag_command
-from governor.core.units import Usd, UtcDatetime, left, plural, sentence
+from governor.core.units import NEVER, Usd, UtcDatetime, left, plural, sentence
 from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.rules.states import WORDS, State, state_of
@@ -271,12 +271,21 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 def questions(request: ViewRequest) -> list[Row]:
     """Return the rows with an open question that nobody has answered since the sweep, also one that
-    is not sent yet, the most expensive first. Raises: CloudError."""
-    return by_price(
+    is not sent yet, the most expensive first; of the same price, the one with the least time left.
+    Raises: CloudError."""
+    unanswered = [
         (row, page)
         for row, page in request.open_questions
         if row.approval_id not in request.answered_ids
-    )
+    ]
+    return sorted(unanswered, key=_price_and_end)
+
+
+def _price_and_end(row_and_page: Row) -> tuple[Decimal, datetime, str]:
+    """Return a sort key: the most expensive first, then the least time left (a question that is not
+    sent yet comes last), then by name."""
+    row, _ = row_and_page
+    return -price(row), row.expires_at or NEVER, row.name
 
 
 def by_price(rows: Iterable[Row]) -> list[Row]:
