@@ -46,8 +46,8 @@ _LEAD = """\
 # Policy reference
 
 This page lists every setting of a policy. All settings have defaults. [The policy](policy.md) is
-the guide, and [who sets what](#who-sets-what) gives a reason to set each of them. `make fix` generates
-this page.
+the guide, and [who sets what](#who-sets-what) gives a reason to set each of them. `make fix`
+generates this page.
 """
 _KINDS = {
     "string": "text",
