@@ -25,7 +25,7 @@ from governor.money.rules.closed import (
 )
 from governor.money.rules.cost import months
 from governor.money.store.ledger import Ledger
-from governor.verdict.model import VerdictKind
+from governor.verdict.model import AFTER_RESTART
 
 Row = tuple[FleetRow, FleetPage]
 """An instance, and the page of its target."""
@@ -153,7 +153,7 @@ def _started_row(row: FleetRow, entry: LedgerEntry) -> FleetRow:
     it is too young to be judged."""
     return replace(
         row,
-        verdict=VerdictKind.TOO_YOUNG.value,
+        verdict=AFTER_RESTART.value,
         reason="Started again since the last sweep.",
         launched_at=entry.ended_at or row.launched_at,
         episode=None,

@@ -76,6 +76,11 @@ COLUMNS = (
 """Columns of a row of the list."""
 
 
+def is_hold(reason: str | None) -> bool:
+    """Return whether a stored reason is that somebody held the action."""
+    return reason == KeepReason.HOLD
+
+
 class KeptInstance(NamedTuple):
     """One instance of the list, as the last sweep of its target saw it."""
 

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from governor.core.units import UtcDatetime
 from governor.fleet.model import STOPPED, TERMINATED, UNGOVERNED, FleetRow
-from governor.fleet.rules.kept import KeepReason
-from governor.verdict.model import VerdictKind, known_kind
+from governor.fleet.rules.kept import is_hold
+from governor.verdict.model import Family, known_kind
 
 
 class State(StrEnum):
@@ -47,17 +47,15 @@ WORDS: Mapping[State, str] = {
     State.UNGOVERNED: "ungoverned",
 }
 """Words of each state, for people."""
-_OF_VERDICT: Mapping[VerdictKind, State] = {
-    VerdictKind.BUSY: State.BUSY,
-    VerdictKind.IDLE: State.IDLE,
-    VerdictKind.PARTLY_IDLE: State.PARTLY_IDLE,
-    VerdictKind.NO_DATA: State.NO_DATA,
-    VerdictKind.TOO_YOUNG: State.TOO_YOUNG,
-    VerdictKind.EXEMPT: State.EXEMPT,
-    VerdictKind.SNOOZED: State.KEPT,
-    VerdictKind.MANAGED_ELSEWHERE: State.IDLE,
-    VerdictKind.FROZEN: State.IDLE,
+_OF_FAMILY: Mapping[Family, State] = {
+    Family.WORKING: State.BUSY,
+    Family.IDLE: State.IDLE,
+    Family.LEFT_ALONE: State.KEPT,
+    Family.YOUNG: State.TOO_YOUNG,
+    Family.UNKNOWN: State.NO_DATA,
 }
+"""States of the verdicts that have no state of their own name."""
+_NAMES = frozenset(State)
 _OF_OTHERS: Mapping[str, State] = {
     UNGOVERNED: State.UNGOVERNED,
     STOPPED: State.STOPPED,
@@ -87,7 +85,9 @@ def state_of_verdict(verdict: str) -> State:
     kind = known_kind(verdict)
     if kind is None:
         return State.NO_DATA
-    return _OF_VERDICT[kind]
+    if kind.value in _NAMES:
+        return State(kind.value)
+    return _OF_FAMILY[kind.family]
 
 
 def is_in(row: FleetRow, state: State, now: UtcDatetime) -> bool:
@@ -100,6 +100,6 @@ def is_in(row: FleetRow, state: State, now: UtcDatetime) -> bool:
 
 def _is_held(row: FleetRow, now: UtcDatetime) -> bool:
     """Return whether somebody held the action on the instance, and that is not over."""
-    if row.kept_because != KeepReason.HOLD:
+    if not is_hold(row.kept_because):
         return False
     return row.stays_until is None or row.stays_until > now
