@@ -123,3 +123,16 @@ def test_tables_are_cards_on_a_phone_and_keep_their_units(new_visitor: NewVisito
     assert "block" == row.evaluate("one => getComputedStyle(one).display")
     price = row.locator("td:nth-last-child(2) .rate")
     assert '" a day"' == price.evaluate("one => getComputedStyle(one, '::after').content")
+
+
+def test_amounts_kept_say_their_unit_on_a_phone(new_visitor: NewVisitor) -> None:
+    """The head of the table is hidden there."""
+    visitor = new_visitor("phone")
+    serve(visitor, lively())
+    visitor.open(SITE + "/kept")
+    amounts = visitor.page.locator("main table.cards tr > td:last-child .month")
+    units = amounts.evaluate_all(
+        "all => all.map((one) => getComputedStyle(one, '::after').content)"
+    )
+
+    assert {'" USD a month"'} == set(units)
