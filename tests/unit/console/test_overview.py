@@ -118,6 +118,46 @@ def test_an_empty_page_says_why_and_what_is_next(rows: tuple[FleetRow, ...], exp
     assert expected in html(overview, world)
 
 
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        (None, ["The first sweep", "An instance", "Metrics of the GPUs", "The first counted day"]),
+        (
+            (make_row(1, verdict="ungoverned"),),
+            ["An instance", "Metrics of the GPUs", "The first counted day"],
+        ),
+        ((make_row(1, verdict="no-data"),), ["Metrics of the GPUs", "The first counted day"]),
+        ((make_row(1), make_row(2, verdict="no-data")), ["The first counted day"]),
+    ],
+)
+def test_before_the_first_day_the_missing_steps_stand_with_their_commands(
+    rows: tuple[FleetRow, ...] | None, missing: list[str]
+) -> None:
+    """In place of a chart of $0.00; for those who see the whole fleet, as they set it up."""
+    world = ConsoleWorld()
+    if rows is not None:
+        world.keep(*rows)
+    text = html(overview, world)
+    section = text.partition('aria-labelledby="days"')[2].partition("</section>")[0]
+    steps = re.findall(r"<li>([^.<]+)\b[^<]*<code class=\"command\">([^<]+)</code>", section)
+
+    assert "<svg" not in section
+    assert len(missing) == len(steps)
+    for words, (step, command) in zip(missing, steps, strict=True):
+        assert step.startswith(words)
+        assert command.startswith(("governor ", "aws ec2 create-tags --region REGION"))
+    assert (rows is not None) == ('<dl class="tiles">' in text)
+    mine = html(overview, world, caller(Scope(projects=frozenset({"vision"}))))
+    assert "What is missing" not in mine
+    assert "No costs are counted yet. Each sweep adds" in mine
+
+
+def test_the_first_counted_day_ends_the_list_of_steps() -> None:
+    text = html(overview, lively())
+    assert "What is missing" not in text
+    assert "<svg" in text.partition('aria-labelledby="days"')[2].partition("</section>")[0]
+
+
 def test_who_sees_nothing_is_shown_where_that_is_set() -> None:
     """And not a word of what others have."""
     world = lively()

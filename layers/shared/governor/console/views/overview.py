@@ -14,12 +14,14 @@ from governor.console.present import Row
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems
+from governor.core.instance import tag_command
 from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime
 from governor.fleet.model import Share
 from governor.fleet.rules.states import State, is_in
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_start
 from governor.money.rules.ledger import net_by_day, sum_saved
+from governor.verdict.model import VerdictKind
 
 _DAYS_SHOWN = 30
 _ROWS_LISTED = 10
@@ -66,6 +68,7 @@ def overview(request: ViewRequest) -> Page:
             "before": saved_before,
             "last_month": last_month,
             "problems": list(problems(request)),
+            "first_steps": () if has_amounts else _first_steps(request),
             "chart": charts.stacked(days, _KINDS) if has_amounts else None,
             "days": days,
             "kinds": _KINDS,
@@ -88,6 +91,26 @@ def overview(request: ViewRequest) -> Page:
             figures.table(request, "stopped", stopped_rows),
         ),
     )
+
+
+def _first_steps(request: ViewRequest) -> list[tuple[str, str]]:
+    """Return what is still missing before the page has costs to show, in order: each step with its
+    command. Empty for callers who do not see everything, as others set up the fleet. Raises:
+    CloudError."""
+    if not request.scope.everything:
+        return []
+    rows = [row for row, _ in request.running]
+    steps = []
+    if not request.reader.pages:
+        steps.append(("The first sweep. If none comes within an hour, see why:", "governor doctor"))
+    if not rows:
+        selector = request.reader.policy.selector
+        command = tag_command("INSTANCE_ID", "REGION", selector.tag_key, selector.tag_value)
+        steps.append((f"An instance with the tag {selector}. To set it:", command))
+    if all(row.verdict == VerdictKind.NO_DATA for row in rows):
+        steps.append(("Metrics of the GPUs. To see which are missing:", "governor doctor"))
+    steps.append(("The first counted day. To see when the last sweep ran:", "governor status"))
+    return steps
 
 
 def _in_state(request: ViewRequest, state: State) -> list[Row]:
