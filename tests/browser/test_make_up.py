@@ -113,7 +113,8 @@ def test_a_link_in_a_message_opens_its_page(
     visitor = new_visitor("desktop")
     visitor.open(f"{url}simulated/{channel}")
     page = visitor.page
-    page.get_by_role("link", name=re.compile("notebook-1 idle.*Stop it")).first.click()
+    subject = re.compile("notebook-1 keeps running unless you stop it")
+    page.get_by_role("link", name=subject).first.click()
     message = page.frame_locator("iframe")
     if channel == "mail":
         assert message.get_by_role("img", name="Busiest GPU by hour").is_visible()

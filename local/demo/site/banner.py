@@ -25,7 +25,8 @@ TEMPLATES = Environment(
 STYLE, SCRIPT = (
     (_FOLDER / name).read_text(encoding="utf-8") for name in ("banner.css", "banner.js")
 )
-_BODY = re.compile(rb"<body[^>]*>")
+_BODY = re.compile(rb"<body[^>]*>(.*?<a class=\"skip\"[^>]*>[^<]*</a>)?", re.DOTALL)
+"""The start of a page, with its link past the navigation: that stays the first link."""
 
 
 def inside(progress: Progress, tabs: Mapping[str, str], at: str) -> str:
