@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -118,17 +119,21 @@ def test_there_is_one_button() -> None:
     assert "See the record" in Page(body(parsed(make_outcome()), "html")).text
 
 
-def test_the_chart_is_text() -> None:
-    """It takes the reader's colors and needs no picture: nothing is attached or fetched."""
-    mail = parsed(make_message(chart=Chart("Busiest GPU", "▁▁█", "Busiest GPU by hour.")))
+def test_the_chart_needs_no_font_and_no_picture() -> None:
+    """Cells with a background color, one a bar, that suit dark mode; a gap where no data is. In
+    plain text it stays a line of characters."""
+    mail = parsed(make_message(chart=Chart("Busiest GPU", "▁·█", "Busiest GPU by hour.")))
 
     assert ["multipart/alternative", "text/plain", "text/html"] == [
         part.get_content_type() for part in mail.walk()
     ]
-    assert "Busiest GPU: ▁▁█" in body(mail, "plain")
+    assert "Busiest GPU: ▁·█" in body(mail, "plain")
     html = body(mail, "html")
-    assert "Busiest GPU by hour." in html
-    assert ">▁▁█<" in html
+    cells = html.partition('class="bars"')[2].partition("</table>")[0].split("<td ")[1:]
+    heights = [re.findall(r'class="bar" style="height:(\d+)px;background:#', one) for one in cells]
+    assert [["5"], [], ["40"]] == heights
+    assert re.search(r"prefers-color-scheme: dark.*\.bar { background: #\w+ !important", html, re.S)
+    assert not set("▁▂▃▄▅▆▇█") & set(html)
     assert "<img" not in html
 
 

@@ -1296,14 +1296,14 @@ def test_mail_and_teams_say_it_in_that_order_too(stage: Stage) -> None:
     )
     order = [message.title, message.happens, "Stopping it loses", *message.sections[0].lines]
     assert message.chart is not None
-    line, bars = message.chart.line, message.chart.bars
+    line = message.chart.line
     found = rendered(message)
     body = found["mail page"].partition("<body")[2]
     teams = found["teams"]
     for text, after in (
         (
             body[body.index("<h1") :],
-            [bars, LINK, "<details>", "If you stop it", "You get this because"],
+            ['class="bars"', LINK, "<details>", "If you stop it", "You get this because"],
         ),
         (found["mail text"], [line, LINK, "If you stop it", "You get this because"]),
         (teams[teams.index(message.title, teams.index(message.title) + 1) :], [line]),
@@ -1370,9 +1370,12 @@ def test_an_hour_is_not_idle_while_one_gpu_is_not_measured() -> None:
 def test_the_mail_says_what_its_bars_mean() -> None:
     """With the times of the first and the last hour, in the reader's zone."""
     assert chart_of([0.0] * 288).caption == (
-        "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin (12:00 UTC). ▁ idle (under 5%)."
+        "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin (12:00 UTC). "
+        "Lowest bar: idle (under 5%)."
     )
-    assert chart_of([None] * 24 + [0.0] * 264).caption.endswith("▁ idle (under 5%), · no data.")
+    with_gaps = chart_of([None] * 24 + [0.0] * 264)
+    assert with_gaps.caption.endswith("Lowest bar: idle (under 5%), gap: no data.")
+    assert (0, 0, *(1,) * 22) == with_gaps.levels
 
 
 @pytest.mark.parametrize("stage", [Stage.TELL, *QUESTIONS])

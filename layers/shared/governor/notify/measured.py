@@ -15,10 +15,8 @@ from governor.episode.model.episode import Episode
 from governor.evidence.model import Series
 from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import busiest, gpu_rows, peak
-from governor.notify.message import Chart, Table
+from governor.notify.message import BARS, Chart, Table
 
-_BARS = "▁▂▃▄▅▆▇█"
-"""Bars for 0 to 100%."""
 _NO_DATA = "·"
 
 
@@ -36,12 +34,13 @@ def hours_chart(episode: Episode, now: UtcDatetime) -> Chart | None:
     since = units.day_and_time(window.start, episode.asking.time_zone, now)
     until = units.clock(window.end, episode.asking.time_zone, now)
     legend = f"{_NO_DATA} no data" if _NO_DATA in bars else ""
-    meanings = ", ".join(filter(None, (f"{_BARS[0]} idle (under {below:g}%)", legend)))
+    gaps = ", gap: no data" if legend else ""
+    meanings = f"Lowest bar: idle (under {below:g}%){gaps}."
     word = part_word_of_type(episode.instance.instance_type)
     return Chart(
         title=f"Busiest {word} by hour, last {len(bars)} h",
         bars=bars,
-        caption=f"Busiest {word} by hour, {since} to {until}. {meanings}.",
+        caption=f"Busiest {word} by hour, {since} to {until}. {meanings}",
         legend=legend,
     )
 
@@ -53,10 +52,10 @@ def _hour_bar(hour: Series, below: float) -> str:
     if highest is None:
         return _NO_DATA
     if highest < below:
-        return _BARS[0]
+        return BARS[0]
     # Eight bars for 0 to 100%; a busy hour never gets the bar of an idle one.
     level = int(highest / 12.5)
-    return _BARS[max(1, min(7, level))]
+    return BARS[max(1, min(7, level))]
 
 
 def _saved_by_day(alert: Alert) -> list[Decimal]:
@@ -84,7 +83,7 @@ def _day_bar(amount: Decimal, highest: Decimal) -> str:
     """Return the character for an amount, relative to the highest one; the lowest bar for a
     loss."""
     eighths = max(Decimal(0), 8 * amount / highest)
-    return _BARS[min(7, int(eighths))]
+    return BARS[min(7, int(eighths))]
 
 
 def evidence_table(episode: Episode, now: UtcDatetime) -> Table:

@@ -37,9 +37,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
+BARS = "▁▂▃▄▅▆▇█"
+"""Bars for 0 to 100%."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Measurements as a line of block characters, which are shown in the color of the text.
+    """Measurements as a line of block characters, which are shown in the color of the text. Mail
+    draws them as cells of a table, which need no font.
 
     `title` stands before the bars on one line; `caption` stands above them if there is room.
     """
@@ -48,6 +53,11 @@ class Chart:
     bars: str
     caption: str
     legend: str = ""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Return the height of each bar, from 1 to 8; 0 for one without data."""
+        return tuple(BARS.find(bar) + 1 for bar in self.bars)
 
     @property
     def line(self) -> str:
