@@ -310,7 +310,7 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
     ("evidence", "window", "policy", "kind", "reason"),
     [
         (seen_for(3 * HOUR), 3 * HOUR, POLICY, IDLE, "Idle for 3 h (every GPU under 5%)."),
-        (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "utilization reached 90.0%"),
+        (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "90.0% in the last 3 h, "),
         (seen_for(3 * HOUR), 3 * HOUR, SLOW, NO_DATA, "metrics.period_seconds is 3600"),
         (
             seen_for(SOONER, **FREED),

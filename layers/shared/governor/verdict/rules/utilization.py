@@ -6,6 +6,7 @@ Activity counts even in an incomplete reading; idleness needs a complete one.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from governor.core.units import in_utc, minutes, span
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
@@ -144,7 +145,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: in
     highest = max(peaks_of(evidence))
     if not idle_gpus or not busy_gpus:
         reason = (
-            f"utilization reached {highest:.1f}% in the last {minutes(window.length)} min, "
+            f"utilization reached {highest:.1f}% in the last {_length_text(window.length)}, "
             f"last at {in_utc(ended)}"
         )
         return busy(evidence, policy, ended, reason)
@@ -182,6 +183,14 @@ def _right_size(
 def _counted(word: str, count: int) -> str:
     """Return the word with an `s` if there are several."""
     return f"{word}s" if count > 1 else word
+
+
+def _length_text(length: timedelta) -> str:
+    """Return the length of a window in minutes up to an hour, and in hours beyond, as `60 min` or
+    `24 h`."""
+    if length <= timedelta(hours=1):
+        return f"{minutes(length)} min"
+    return span(length)
 
 
 def _hider(word: str) -> str:
