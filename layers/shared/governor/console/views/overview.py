@@ -17,11 +17,10 @@ from governor.console.views.problems import problems
 from governor.core.instance import tag_command
 from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime
 from governor.fleet.model import Share
-from governor.fleet.rules.states import State, is_in
+from governor.fleet.rules.states import State, is_in, state_of_verdict
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_start
 from governor.money.rules.ledger import net_by_day, sum_saved
-from governor.verdict.model import VerdictKind
 
 _DAYS_SHOWN = 30
 _ROWS_LISTED = 10
@@ -107,7 +106,7 @@ def _first_steps(request: ViewRequest) -> list[tuple[str, str]]:
         selector = request.reader.policy.selector
         command = tag_command("INSTANCE_ID", "REGION", selector.tag_key, selector.tag_value)
         steps.append((f"An instance with the tag {selector}. To set it:", command))
-    if all(row.verdict == VerdictKind.NO_DATA for row in rows):
+    if all(state_of_verdict(row.verdict) is State.NO_DATA for row in rows):
         steps.append(("Metrics of the GPUs. To see which are missing:", "governor doctor"))
     steps.append(("The first counted day. To see when the last sweep ran:", "governor status"))
     return steps
