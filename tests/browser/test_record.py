@@ -56,7 +56,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     assert "RUNNING" == stage.scene.executions()[ids[1]]["status"]
     assert visitor.page.get_by_role("button", name="Keep", exact=True).is_disabled()
     row = visitor.page.locator(".question").filter(has_text="forgotten-1")
-    row.get_by_role("link", name="Open it").click()
+    row.get_by_role("link", name="Open forgotten-1").click()
     visitor.page.get_by_text("Stop it…").wait_for()
 
 
