@@ -192,13 +192,10 @@ class Reader:
         )
 
     def _question(self, name: str) -> str:
-        """The id of the open question about an instance."""
-        (line,) = [
-            one
-            for one in self._run("approvals", "list").stdout.splitlines()
-            if one.startswith(f"{name} ")
-        ]
-        return line.split()[-1]
+        """The id of the open question about an instance, from the column `ID` of the list."""
+        headings, *rows = self._run("approvals", "list").stdout.splitlines()
+        (row,) = [one for one in rows if one.startswith(f"{name} ")]
+        return row[headings.index(" ID") + 1 :].split()[0]
 
     def _entered(self, instance_id: str) -> set[str]:
         """The states that its workflow has been in."""
