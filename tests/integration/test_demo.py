@@ -80,7 +80,9 @@ def test_a_wait_in_which_nothing_moves_ends_with_what_has_come(
     monkeypatch.setattr(stage.scene.cloud, "_quiet_rounds", 2)
     stage.ask()
 
-    with pytest.raises(
-        LocalCloudError, match=r"no approval-requested about i-nobody; mail so far: \[.+; errors: "
-    ):
+    message = (
+        r"no approval-requested about i-nobody; still running: \[.+ in AwaitAnswer .+"
+        r"; mail so far: \[.+; errors: "
+    )
+    with pytest.raises(LocalCloudError, match=message):
         stage.await_mail("i-nobody", "approval-requested")

@@ -22,8 +22,8 @@ from tests.integration.stage import TARGET, Stage
 from tests.integration.test_console import code_of, enter, site
 
 __all__ = ["site"]
-MEMBER = Target("210987654321", REGION)
-"""An account without a member stack."""
+MEMBER = Target("555566667777", REGION)
+"""An account in which no test deploys a member stack."""
 
 
 def kept(stage: Stage) -> dict[Target, Snapshot]:
