@@ -25,6 +25,7 @@ from governor.evidence.rules.profiles import is_in_a_known_unit
 from governor.evidence.rules.series import readings
 from governor.policy.model.judging import SecondFigure
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.profiles import profile_of
 from governor.verdict.model import Verdict
 from governor.verdict.rules.proof import LATE, no_data
 from governor.verdict.rules.utilization import peaks_of, utilization_series
@@ -204,7 +205,8 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
         )
     if is_share or is_confirmed(evidence, policy):
         return None
-    if not _has_fraction(evidence, busy_share):
+    is_own_name = profile_of(metric) is None
+    if not _could_be_a_busy_share(evidence, busy_share, is_own_name=is_own_name):
         return None
     return (
         f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, and "
@@ -212,10 +214,16 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     )
 
 
-def _has_fraction(evidence: Evidence, busy_share: float) -> bool:
-    """Return whether a reading between 0 and 1 would be work if it were a share."""
+def _could_be_a_busy_share(evidence: Evidence, busy_share: float, *, is_own_name: bool) -> bool:
+    """Return whether the readings would be work if they were shares: one lies between 0 and 1, or
+    half of those of a GPU are exactly 1, as of a GPU that works all the time. The latter counts
+    only for a name of a team's own: publishers with a profile send whole percents."""
     for series in utilization_series(evidence):
-        if any(busy_share <= value < 1 for value in readings(series)):
+        values = list(readings(series))
+        if any(busy_share <= value < 1 for value in values):
+            return True
+        ones = values.count(1.0)
+        if is_own_name and ones > 0 and 2 * ones >= len(values):
             return True
     return False
 
