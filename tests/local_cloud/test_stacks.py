@@ -21,7 +21,7 @@ BUNDLE = {
     "PublisherSha256": "0" * 64,
 }
 STACKS = [
-    ("member", HUB, {"AWS::IAM::Role": 10}),
+    ("member", HUB, {"AWS::IAM::Role": 11}),
     ("forward_events", HUB, {"AWS::Events::Rule": 6, "AWS::CloudWatch::Alarm": 2}),
     (
         "telemetry",

@@ -24,7 +24,7 @@ RUN_BY = {
     "open": "integration/test_console.py::test_a_code_leads_in_and_an_answer_is_on_record",
     "pause": "unit/test_pause_command.py::test_one_call_pauses",
     "policy": f"{VERSIONS}::test_a_risky_version_waits_until_another_person_accepts_it",
-    "preflight": f"{LINE}::test_preflight_refutes_only_what_is_unlike_aws",
+    "preflight": f"{LINE}::test_preflight_refutes_nothing_on_the_local_cloud",
     "reconcile": "unit/test_reconcile_command.py::test_people_read_it_a_line_an_action",
     "report": "unit/test_report_command.py::test_command_mail_and_page_say_the_same_cents",
     "restore": (
