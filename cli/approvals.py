@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _list(api: Api, arguments: argparse.Namespace) -> None:
-    questions = api.call("GET", "/api/approvals")["questions"]
+    questions: Sequence[Mapping[str, Any]] = api.call("GET", "/api/approvals")["questions"]
     if arguments.json:
         print(json.dumps(questions, indent=2))
         return
@@ -125,10 +125,26 @@ def _named(api: Api, arguments: argparse.Namespace) -> str:
         CommandError: it fits several questions, or none that is open or can be held.
     """
     text = str(arguments.id)
+    question = _listed(api, text)
+    return text if question is None else str(question["id"])
+
+
+def _is_named_by_id(text: str, question: Mapping[str, Any]) -> bool:
+    """Return whether a text is an id of the question or of its instance, and not only the name."""
+    return text == question["instance_id"] or str(question["id"]).startswith(text)
+
+
+def _listed(api: Api, text: str) -> Mapping[str, Any] | None:
+    """Return the listed question that a text names; `None` for a whole id, which needs no list.
+
+    Raises:
+        CommandError: it fits several questions, or none that is open or can be held.
+    """
     if _WHOLE_ID.fullmatch(text):
-        return text
+        return None
     candidates = []
-    for question in api.call("GET", "/api/approvals")["questions"]:
+    questions: Sequence[Mapping[str, Any]] = api.call("GET", "/api/approvals")["questions"]
+    for question in questions:
         place = f"{question['account']}/{question['region']}"
         names = (question["instance_name"], question["instance_id"])
         candidates.append(Candidate(question["id"], names, f"{names[0]} ({names[1]}) in {place}"))
@@ -139,7 +155,7 @@ def _named(api: Api, arguments: argparse.Namespace) -> str:
             f"{suggestion(text, candidates)}. `governor approvals list` has them; one that is over "
             "is found by its whole id, as --json and the mail have it"
         )
-    return found.id
+    return next(question for question in questions if question["id"] == found.id)
 
 
 def _show(api: Api, arguments: argparse.Namespace) -> None:
@@ -202,7 +218,27 @@ def _steps(question: Mapping[str, Any]) -> str:
     return ""
 
 
+def _require_an_id(text: str, question: Mapping[str, Any], instance_id: str | None) -> None:
+    """Raises: CommandError if a text names a question by its instance's name alone."""
+    if _is_named_by_id(text, question) or instance_id == question["instance_id"]:
+        return
+    raise CommandError(
+        f"several instances may be called {printable(text)!r}, so an approval needs an id: "
+        f"`governor approvals approve {question['instance_id']}`, if you mean the one in "
+        f"{question['account']}/{question['region']}"
+    )
+
+
 def _approve(api: Api, arguments: argparse.Namespace) -> None:
+    """Answer yes. A name alone approves nothing: another instance may have it, too.
+
+    Raises:
+        CommandError: the question is named by its instance's name, without the id of the instance.
+    """
+    question = _listed(api, str(arguments.id))
+    if question is not None:
+        _require_an_id(str(arguments.id), question, arguments.instance_id)
+        arguments = argparse.Namespace(**{**vars(arguments), "id": question["id"]})
     document: dict[str, Any] = {"answer": "approve"}
     if arguments.instance_id:
         document["instance_id"] = arguments.instance_id

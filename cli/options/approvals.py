@@ -30,11 +30,11 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "approvals list",
     )
     command("show", "show one question, or its record", "approvals show notebook-7")
-    approve = command(
-        "approve", "carry out the plan", "approvals approve notebook-7 --accept-losses"
-    )
+    approve = command("approve", "carry out the plan", "approvals approve 3f2a9c11 --accept-losses")
     approve.add_argument(
-        "--instance-id", metavar="ID", help="the instance's id, required to terminate it"
+        "--instance-id",
+        metavar="ID",
+        help="the instance's id, required to terminate it, or if QUESTION is its name",
     )
     approve.add_argument(
         "--accept-losses", action="store_true", help="accept that data on local disks may be lost"

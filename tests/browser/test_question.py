@@ -26,7 +26,7 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     assert [KEEP] == [MORNING.sub("", text) for text in visitor.offered()]
     visitor.unfold()
     visitor.assert_at_ease()
-    assert ["Keep it", "Exempt it", KEEP, "Stop it"] == [
+    assert [KEEP, "Stop it", "Keep it", "Exempt it"] == [
         MORNING.sub("", text) for text in visitor.offered()
     ]
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
@@ -154,7 +154,7 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
         person.assert_at_ease()
         if person is alice:
             alice.unfold()
-            assert ["Keep it", "Exempt it", KEEP] == [
+            assert [KEEP, "Keep it", "Exempt it"] == [
                 MORNING.sub("", text) for text in alice.offered()
             ]
 

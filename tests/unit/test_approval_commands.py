@@ -120,7 +120,25 @@ def answered(text: str, *questions: dict[str, Any]) -> list[tuple[str, str]]:
 OTHER = {**QUESTION, "id": "b" * 32, "instance_id": "i-0fedcba9876543210", "account": "2" * 12}
 
 
-@pytest.mark.parametrize("text", ["train-b", "bbbbbbbb", "bbbb", "i-0fedcba9876543210"])
+def test_a_name_alone_approves_nothing() -> None:
+    """The instance that a person means may have no open question, and another has its name."""
+    api: Any = FakeApi(QUESTION)
+    arguments = argparse.Namespace(
+        id="train-a", json=True, instance_id="i-0fedcba9876543210", accept_losses=True
+    )
+    with pytest.raises(CommandError, match="so an approval needs an id"):
+        _approve(api, arguments)
+    arguments.instance_id = None
+    with pytest.raises(CommandError, match=f"approvals approve {QUESTION['instance_id']}`"):
+        _approve(api, arguments)
+    assert {("GET", "/api/approvals")} == set(api.calls)
+
+    arguments.instance_id = QUESTION["instance_id"]
+    _approve(api, arguments)
+    assert ("POST", f"/api/approvals/{QUESTION['id']}") == api.calls[-1]
+
+
+@pytest.mark.parametrize("text", ["bbbbbbbb", "bbbb", "i-0fedcba9876543210"])
 def test_a_question_is_named_by_its_instance_or_by_a_part_of_its_id(text: str) -> None:
     calls = answered(text, QUESTION, {**OTHER, "instance_name": "train-b"})
 

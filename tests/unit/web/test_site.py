@@ -463,6 +463,28 @@ def test_wiping_local_disks_needs_a_tick() -> None:
     assert 303 == world.post("approve").status
 
 
+@pytest.mark.parametrize(
+    ("answer", "fields", "is_open"),
+    [("keep", {"keep_until": "2020-01-01T09:00:00Z"}, False), ("approve", {"losses": ""}, True)],
+)
+def test_only_a_refused_stop_asks_for_the_stop_again(
+    answer: str, fields: dict[str, Any], is_open: bool
+) -> None:
+    """Somebody whose keep was refused sees no red button; Cancel leaves the open form."""
+    refused = World().post(answer, **fields)
+
+    assert 400 == refused.status
+    assert is_open is ('class="stop open"' in refused.body)
+    assert is_open is ('class="button plain cancel" href="#"' not in refused.body)
+
+
+def test_the_form_of_a_stop_stays_closed_in_browsers_without_has() -> None:
+    """Such a browser leaves out each whole rule that names `:has`."""
+    page = World().get().body
+    rule = ".stop:not(:target):not(.open) { display: none; }"
+    assert rule in page
+
+
 def test_a_link_that_went_to_a_list_keeps_and_stops_and_no_more() -> None:
     """Whoever reads the list may press; it says what to use instead, and shows no button for it."""
     page = World(Action.TERMINATE, BROADCAST).get().body

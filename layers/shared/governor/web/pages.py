@@ -84,6 +84,8 @@ class Form:
     problem: str | None = None
     environment: str = ""
     in_console: bool = False
+    refused: str = ""
+    """The answer that was refused, as in `problem`; empty if none was."""
 
 
 def _render(template: str, form: Form, **values: object) -> str:
@@ -94,6 +96,7 @@ def _render(template: str, form: Form, **values: object) -> str:
         action=form.action,
         problem=sentence(form.problem or ""),
         in_console=form.in_console,
+        refused=form.refused,
         **values,
     )
 

@@ -183,6 +183,7 @@ class ApprovalSite:
                 visitor,
                 status_of(error),
                 problem=str(error),
+                refused=request.form.get("answer", ""),
                 ticked=_ticked_in(request.form),
             )
 
@@ -339,16 +340,19 @@ class ApprovalSite:
         status: int = 200,
         *,
         problem: str | None = None,
+        refused: str = "",
         results: Sequence[tuple[str, str]] = (),
         ticked: Collection[str] = (),
     ) -> Response:
         """Return the page of the question or the digest, without a body for HEAD. `problem` says
-        why a form was refused; `results` are the name and the result of each answer just given.
-        `ticked` are the ids of the questions that stay ticked in a digest.
+        why the answer `refused` was refused; `results` are the name and the result of each answer
+        just given. `ticked` are the ids of the questions that stay ticked in a digest.
         Raises: NotFound; ConfigurationError if our key cannot be used; CloudError."""
         page_id = request.approval_id
         csrf = self.signer.csrf(*_form(request, visitor))
-        form = pages.Form(visitor, csrf, request.address, problem, self.environment)
+        form = pages.Form(
+            visitor, csrf, request.address, problem, self.environment, refused=refused
+        )
         if request.is_digest:
             views = self.show.digest(page_id)
             links = [self._neighbor(request, view.approval.approval_id) for view in views]

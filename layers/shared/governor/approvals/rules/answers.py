@@ -39,8 +39,8 @@ def check_confirmed(
     """Require of an approval what no link scanner does: to type the instance id if the plan
     terminates, and to accept the loss of data if it wipes local disks. Any other answer passes.
 
-    Raises: DecisionRefused if one of the two is missing, with what to do; and for an approval of an
-    episode that is over.
+    Raises: DecisionRefused if one of the two is missing, with what to do; for an approval of an
+    episode that is over; and for one that names another instance, also of a stop.
     """
     if decision.answer is not Answer.APPROVE:
         return
@@ -51,7 +51,11 @@ def check_confirmed(
     plan = episode.plan
     status = ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
-    if plan.destroys and (typed_instance_id or "").strip() != episode.ref.instance_id:
+    typed = (typed_instance_id or "").strip()
+    if typed and typed != episode.ref.instance_id and not plan.destroys:
+        why = f"this question is about {episode.ref.instance_id}, not about the instance id given"
+        raise DecisionRefused(why, status=status)
+    if plan.destroys and typed != episode.ref.instance_id:
         raise DecisionRefused(
             f"this plan terminates the instance: {to_type} to approve", status=status
         )
