@@ -13,6 +13,7 @@ import pytest
 from governor.approvals.rules.terms import BROADCAST
 from governor.core.units import iso
 from governor.episode.model.episode import EpisodeEnding, Outcome, Phase, Undo
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.audit import Change
 from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.contacts import Ownership
@@ -191,6 +192,8 @@ _DATED = replace(
 )
 _SNAPSHOT = {"snapshots": {"snap-1": "vol-1"}}
 
+_STARTED = StartTry(NOW, ALICE, "page", NOW, "", status=StartStatus.RUNNING)
+
 
 @pytest.mark.parametrize(
     ("outcome", "changes", "expected"),
@@ -208,8 +211,14 @@ _SNAPSHOT = {"snapshots": {"snap-1": "vol-1"}}
         (Outcome.TERMINATED, {}, "Nothing more follows."),
         (
             Outcome.STOPPED,
-            {"undo": Undo(ALICE, NOW)},
-            "Nobody is asked about it before Sat 00:02 UTC.",
+            # A press an hour ago, by a policy that has changed since.
+            {"undo": Undo(ALICE, NOW), "start_try": replace(_STARTED, kept_until=SOON)},
+            "Nobody is asked about it before Fri 16:02 UTC.",
+        ),
+        (
+            Outcome.STOPPED,
+            {"undo": Undo(ALICE, NOW), "start_try": _STARTED},
+            "It is judged again at each sweep.",
         ),
         (Outcome.EXPIRED, {}, "people are asked again after Sat 12:02 UTC."),
         (Outcome.REFUSED, {}, "people are asked again after Sat 12:02 UTC."),

@@ -188,14 +188,12 @@ def asked_again_at(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
 
 
 def _kept_after_undo_until(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
-    """Return until when an instance is kept because its stop was undone; `None` if it was not, or
-    no longer is."""
-    asked_under = episode.asking.asked_under
-    if episode.undo is None or asked_under is None:
+    """Return until when an instance is kept because its stop was undone, as stored with the press;
+    `None` if it was not undone by a press, or no longer is kept."""
+    start_try = episode.start_try
+    if episode.undo is None or start_try is None or start_try.kept_until is None:
         return None
-    hours = asked_under.approval.keep_after_undo_hours
-    kept_until = episode.undo.at + timedelta(hours=hours)
-    return kept_until if kept_until > now else None
+    return start_try.kept_until if start_try.kept_until > now else None
 
 
 def _asked_about_stopped_at(episode: Episode) -> UtcDatetime | None:
