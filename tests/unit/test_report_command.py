@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -307,7 +306,7 @@ def test_the_html_is_a_page_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
 
     assert "<html" in page
     assert "Saved by day (UTC), up to $" in page
-    assert re.search("[▁▂▃▄▅▆▇█]{10}", page)
+    assert page.count('class="bar"') >= 10
     assert "<img" not in page
 
 

@@ -9,6 +9,7 @@ from governor.core.instance import Target
 from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Snapshot, Strength, Unread
 from governor.scan.snapshot import snapshot, ungoverned
+from governor.scan.words import ungoverned_headline
 from tests.unit.scan.kinds import NOW
 from tests.unit.scan.reports import row
 
@@ -80,3 +81,16 @@ def test_somebody_with_one_project_sees_its_rows_and_nothing_of_the_account() ->
     assert ["i-00000000000000000"] == [one.resource.resource_id for one in found.report.rows]
     assert () == found.report.unread
     assert (HERE,) == found.report.places
+
+
+def test_somebody_who_sees_none_of_the_rows_is_not_told_that_nothing_was_scanned() -> None:
+    """The place is not named to them either."""
+    kept = scanned(HERE, row(0, UNUSED, tags={"Project": "vision"}))
+    nobody = ungoverned((kept,), (HERE,), NOW, lambda _, project, __: project == "llm")
+    never = ungoverned((), (HERE,), NOW, lambda *_: False)
+
+    assert ((), True, False) == (nobody.report.places, nobody.is_scanned, never.is_scanned)
+    headlines = [
+        ungoverned_headline(found.report, is_scanned=found.is_scanned) for found in (nobody, never)
+    ]
+    assert ["Nothing that was found belongs to you.", "Nothing was scanned yet."] == headlines

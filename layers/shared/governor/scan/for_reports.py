@@ -45,7 +45,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         limits.append(f"{plural(len(found.late), 'place was', 'places were')} scanned days ago.")
     wasted = [row for row in report.rows if row.judgment.finding.is_waste]
     return FoundWaste(
-        headline=ungoverned_headline(report),
+        headline=ungoverned_headline(report, is_scanned=found.is_scanned),
         remarks=tuple(limits),
         lines=tuple(_line(row) for row in wasted[:_MOST_NAMED]),
         not_read=tuple(refusal_text(refusal) for refusal in refusals_of(report.unread)),
@@ -57,7 +57,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         wasted=len(wasted),
         left_out=found.left_out,
         is_complete=report.is_complete,
-        scanned_at=report.scanned_at if found.is_scanned else None,
+        scanned_at=report.scanned_at if report.places else None,
     )
 
 

@@ -88,11 +88,8 @@ class Ungoverned:
     left_out: int
     """How many rows are in no list and in no sum."""
     left_out_waste_usd_per_month: Usd
-
-    @property
-    def is_scanned(self) -> bool:
-        """Return whether any place was ever scanned."""
-        return bool(self.report.places)
+    is_scanned: bool
+    """True if any place was ever scanned, also if this person sees nothing that it has."""
 
 
 def ungoverned(
@@ -103,6 +100,7 @@ def ungoverned(
     What could not be read, and what is left out, is only shown to those who see the whole account.
     A target that was never scanned is a line of what could not be read.
     """
+    targets = tuple(targets)
     snapshot_by_target = {kept.target: kept for kept in snapshots}
     rows: list[Row] = []
     unread: list[Unread] = []
@@ -137,4 +135,5 @@ def ungoverned(
         left_out_waste_usd_per_month=sum(
             (kept.left_out_waste_usd_per_month for kept in whole), Decimal()
         ),
+        is_scanned=any(target in snapshot_by_target for target in targets),
     )

@@ -27,9 +27,12 @@ def headline(report: Report) -> str:
     return f"{amount} a month is wasted by {wasted} of {resources} in {where}."
 
 
-def ungoverned_headline(report: Report) -> str:
+def ungoverned_headline(report: Report, *, is_scanned: bool) -> str:
     """Return the first sentence about what GPU Governor does not govern: what is wasted a month, by
-    how many, where."""
+    how many, where. `is_scanned` says that some place was scanned, also if the report has none
+    because its reader may see nothing there."""
+    if not report.places and is_scanned:
+        return "Nothing that was found belongs to you."
     if not report.places:
         return "Nothing was scanned yet."
     where = _where(report)

@@ -42,7 +42,7 @@ def ungoverned(request: ViewRequest) -> Page:
         title="Ungoverned",
         template="ungoverned.html",
         values={
-            "headline": ungoverned_headline(report),
+            "headline": ungoverned_headline(report, is_scanned=found.is_scanned),
             "remarks": remarks(report),
             "found": found,
             "report": report,
