@@ -771,8 +771,8 @@ BUGS = (
         (
             Edit(
                 "approvals.rules.answers:check_confirmed",
-                '(typed_instance_id or "").strip() != episode.ref.instance_id',
-                "False",
+                "if plan.destroys and typed != episode.ref.instance_id:",
+                "if False:",
             ),
         ),
         ("two people approve a termination without its id",),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple, get_args, get_type_hints
+from typing import NamedTuple, cast, get_args, get_type_hints
 
 import pytest
 
@@ -71,12 +71,16 @@ NEW_VETOES = {
 
 
 @pytest.fixture(params=sorted(NEW_VETOES))
-def veto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> NewVeto:
-    """A veto that was just added to the table."""
+def veto(request: pytest.FixtureRequest) -> Iterator[NewVeto]:
+    """A veto that was just added to the table, which gets its rows back in their order."""
+    table = cast("dict[str, Figure]", FIGURES)
+    rows = dict(table)
     added = NEW_VETOES[request.param]
-    monkeypatch.delitem(FIGURES, "agentless")  # type: ignore[arg-type]
-    monkeypatch.setitem(FIGURES, "added", added.row)  # type: ignore[arg-type]
-    return added
+    del table["agentless"]
+    table["added"] = added.row
+    yield added
+    table.clear()
+    table.update(rows)
 
 
 @pytest.mark.parametrize("is_reached", [True, False])

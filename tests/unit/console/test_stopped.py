@@ -216,8 +216,12 @@ def test_a_terminated_instance_is_found_by_its_name_and_id(months_ago: int) -> N
     world.book(entry)
     store_episode(world, entry)
 
-    for query in ({"q": "notebook-1"}, {"q": ROW.instance_id}, {"state": "terminated"}):
+    older = {"q": "notebook-1", "state": "terminated"}
+    for query in (older, {"q": ROW.instance_id}, {"state": "terminated"}):
         assert ["notebook-1: terminated"] == named(fleet(world.asked(None, **query)))
+    by_name = fleet(world.asked(None, q="notebook-1"))
+    assert (["notebook-1: terminated"] if months_ago == 0 else []) == named(by_name)
+    assert "/fleet?q=notebook-1&state=terminated" == by_name.values["older"]
     assert ["notebook-2: busy"] == named(fleet(world.asked()))
     page = instance(
         world.asked(
@@ -239,7 +243,7 @@ def test_a_termination_by_others_after_a_stop_is_found_too() -> None:
     world.book(entry)
     world.state.settle_entry(entry, NOW - timedelta(days=80), Ending.TERMINATED, NOW)
 
-    assert ["notebook-1: terminated"] == named(fleet(world.asked(q="notebook-1")))
+    assert ["notebook-1: terminated"] == named(fleet(world.asked(q=ROW.instance_id)))
 
 
 def test_the_record_of_another_project_opens_no_page() -> None:

@@ -3,6 +3,7 @@
     GovernorError
     ├── ConfigurationError     an environment variable is missing or unusable; it says what to set
     │   └── PolicyError        the policy document was refused; carries every path and reason
+    ├── PartlyRead             some settings of a policy cannot be read (policy/yaml_document.py)
     ├── InputError             an event or a payload lacks the agreed shape; it names the field
     ├── LinkError              an approval link was refused before anything was looked up
     │   ├── LinkForged         the signature does not belong to the fields

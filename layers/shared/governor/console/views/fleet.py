@@ -6,6 +6,7 @@ filter. Ungoverned instances are a list of their own, which is only shown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -40,6 +41,7 @@ _RUNNING = "running"
 """In place of a state: every governed instance that runs."""
 _SEARCHED_BACK = timedelta(days=5 * 366)
 """How far back the ledger is searched for terminated instances."""
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _LAST_PLACES = {STOPPED: 1, TERMINATED: 3}
 _OTHERS_PLACE = 2
 
@@ -115,8 +117,10 @@ def fleet(request: ViewRequest) -> Page:
     size = int(addresses.choice_of(request, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     fitting = _sorted(rows, wanted, state, order, request.now)
     if wanted["q"] and not name:
-        # A terminated instance is found by its name or id as long as its record is stored.
-        gone = _terminated(request, is_deep=not fitting)
+        # A terminated instance is found by its id as long as its record is stored. For a name, the
+        # page has a link: it would read the ledger of five years for each word that fits nothing.
+        is_id = _INSTANCE_ID.fullmatch(wanted["q"]) is not None
+        gone = _terminated(request, is_deep=is_id and not fitting)
         fitting += _sorted(gone, wanted, None, order, request.now)
     running, closed = figures.split_running(fitting)
     asked = {
