@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from local.engine.repairs.resource_arns import also_name
 from local.engine.repairs.table_keys import parsed
 
 ORGANIZATION = "o-localcloud"
@@ -20,14 +21,9 @@ ORGANIZATION = "o-localcloud"
 
 def repair() -> None:
     """Wraps the engine's functions; it looks them up by name at every request."""
-    from ministack.core import iam_actions
     from ministack.services import organizations as engine
 
-    ensure, public, named = (
-        engine._ensure_org,
-        engine._public_account,
-        iam_actions.extract_resource_arn,
-    )
+    ensure, public = engine._ensure_org, engine._public_account
 
     def ensured() -> None:
         ensure()
@@ -37,24 +33,14 @@ def repair() -> None:
         return {**public(account), "State": account["Status"]}
 
     engine._ensure_org, engine._public_account = ensured, with_state
-    iam_actions.extract_resource_arn = _of_units(named)
+    also_name(_of_unit)
 
 
-def _of_units(named: Callable[..., str]) -> Callable[..., str]:
-    def resource(
-        service: str,
-        method: str,
-        path: str,
-        headers: Any,
-        body: bytes,
-        query: Any,
-        region: str,
-        account: str,
-    ) -> str:
-        parent = str(parsed(body).get("ParentId", "")) if service == "organizations" else ""
-        if not parent:
-            return named(service, method, path, headers, body, query, region, account)
-        kind = "root" if parent.startswith("r-") else "ou"
-        return f"arn:aws:organizations::{account}:{kind}/{ORGANIZATION}/{parent}"
-
-    return resource
+def _of_unit(service: str, _path: str, body: bytes, _region: str, account: str) -> str:
+    """Return the ARN of the unit, or the root, whose accounts or units are listed; empty for other
+    calls."""
+    parent = str(parsed(body).get("ParentId", "")) if service == "organizations" else ""
+    if not parent:
+        return ""
+    kind = "root" if parent.startswith("r-") else "ou"
+    return f"arn:aws:organizations::{account}:{kind}/{ORGANIZATION}/{parent}"

@@ -25,16 +25,22 @@ _NODE_GROUP = re.compile("/clusters/([^/]+)/node-groups/([^/?]+)$")
 _IN_DOMAINS = (("SpaceName", "space"), ("UserProfileName", "user-profile"))
 
 
+Finder = Callable[[str, str, bytes, str, str], str]
+"""Returns the ARN that a call names, by its service, path, body, Region and account; empty if it
+names none."""
+
+
 def repair() -> None:
     """Wraps the engine's function; it looks it up by name at every request."""
+    also_name(_of_call)
+
+
+def also_name(find: Finder) -> None:
+    """Have IAM asked about the resource that `find` names, and where it names none, about the one
+    that was named before."""
     from ministack.core import iam_actions
 
-    iam_actions.extract_resource_arn = _of_both(iam_actions.extract_resource_arn)
-
-
-def _of_both(named: Callable[..., str]) -> Callable[..., str]:
-    """Return a function that names the resource of a call of SageMaker or about a node group, and
-    of any other as `named` does."""
+    named = iam_actions.extract_resource_arn
 
     def resource(
         service: str,
@@ -46,14 +52,19 @@ def _of_both(named: Callable[..., str]) -> Callable[..., str]:
         region: str,
         account: str,
     ) -> str:
-        found = ""
-        if service == "sagemaker":
-            found = _of_sagemaker(parsed(body), region, account)
-        if service == "eks":
-            found = _of_node_group(path, region, account)
+        found = find(service, path, body, region, account)
         return found or named(service, method, path, headers, body, query, region, account)
 
-    return resource
+    iam_actions.extract_resource_arn = resource
+
+
+def _of_call(service: str, path: str, body: bytes, region: str, account: str) -> str:
+    """Return the ARN of what a call of SageMaker or about a node group names; empty for others."""
+    if service == "sagemaker":
+        return _of_sagemaker(parsed(body), region, account)
+    if service == "eks":
+        return _of_node_group(path, region, account)
+    return ""
 
 
 def _of_node_group(path: str, region: str, account: str) -> str:
