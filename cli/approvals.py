@@ -163,8 +163,9 @@ def _show(api: Api, arguments: argparse.Namespace) -> None:
     _print_question(question, as_json=arguments.json)
 
 
-def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -> None:
-    question_id = _named(api, arguments)
+def _answer(
+    api: Api, arguments: argparse.Namespace, question_id: str, document: dict[str, Any]
+) -> None:
     try:
         question = api.call("POST", _path(question_id), document)
     except CommandError as error:
@@ -235,32 +236,36 @@ def _approve(api: Api, arguments: argparse.Namespace) -> None:
     Raises:
         CommandError: the question is named by its instance's name, without the id of the instance.
     """
-    question = _listed(api, str(arguments.id))
+    text = str(arguments.id)
+    question_id = text
+    question = _listed(api, text)
     if question is not None:
-        _require_an_id(str(arguments.id), question, arguments.instance_id)
-        arguments = argparse.Namespace(**{**vars(arguments), "id": question["id"]})
+        _require_an_id(text, question, arguments.instance_id)
+        question_id = str(question["id"])
     document: dict[str, Any] = {"answer": "approve"}
     if arguments.instance_id:
         document["instance_id"] = arguments.instance_id
     if arguments.accept_losses:
         document["losses_accepted"] = True
-    _answer(api, arguments, document)
+    _answer(api, arguments, question_id, document)
 
 
 def _keep(api: Api, arguments: argparse.Namespace) -> None:
-    _answer(api, arguments, {"answer": "keep", "keep_until": arguments.until})
+    document = {"answer": "keep", "keep_until": arguments.until}
+    _answer(api, arguments, _named(api, arguments), document)
 
 
 def _exempt(api: Api, arguments: argparse.Namespace) -> None:
-    _answer(api, arguments, {"answer": "exempt", "reason": arguments.reason})
+    document = {"answer": "exempt", "reason": arguments.reason}
+    _answer(api, arguments, _named(api, arguments), document)
 
 
 def _hold(api: Api, arguments: argparse.Namespace) -> None:
-    _answer(api, arguments, {"answer": "hold"})
+    _answer(api, arguments, _named(api, arguments), {"answer": "hold"})
 
 
 def _end_keep(api: Api, arguments: argparse.Namespace) -> None:
-    _answer(api, arguments, {"answer": "end-keep"})
+    _answer(api, arguments, _named(api, arguments), {"answer": "end-keep"})
     print("the keep is over; the next sweep judges the instance again", file=sys.stderr)
 
 

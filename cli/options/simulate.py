@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 
+from cli.options.charges import add_charges
 from cli.options.later import later
-from cli.options.values import read_days, read_minutes, read_share, read_usd
+from cli.options.values import read_days, read_minutes, read_share
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,17 +30,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="whole UTC days (default: 14; 56 with --recommend)",
     )
-    made.add_argument(
-        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
-    )
-    made.add_argument(
-        "--limit-usd",
-        type=read_usd,
-        default=Decimal(1),
-        metavar="USD",
-        help="refuse if CloudWatch would charge more than this, without --yes (default: 1)",
-    )
-    made.add_argument("--yes", action="store_true", help="agree to any charge without being asked")
+    add_charges(made)
     made.add_argument(
         "--approval-delay-minutes",
         type=read_minutes,

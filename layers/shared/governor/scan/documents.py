@@ -83,6 +83,11 @@ def report_document(report: Report) -> dict[str, Any]:
     }
 
 
+def rows_of(report: Report) -> tuple[tuple[Any, ...], ...]:
+    """Return the values of all rows, in the order of `COLUMNS`."""
+    return tuple(tuple(row_document(row).values()) for row in report.rows)
+
+
 def rows_csv(report: Report) -> str:
     """Return all rows as CSV, with a line of titles."""
-    return csv_text(COLUMNS, [tuple(row_document(row).values()) for row in report.rows])
+    return csv_text(COLUMNS, rows_of(report))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, plural, usd
 from governor.money.model.found import FoundWaste
-from governor.scan.documents import COLUMNS, row_document
+from governor.scan.documents import COLUMNS, rows_of
 from governor.scan.model import Row, Snapshot
 from governor.scan.rules import refusals_of
 from governor.scan.snapshot import Sees, Ungoverned, ungoverned
@@ -50,7 +50,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         lines=tuple(_line(row) for row in wasted[:_MOST_NAMED]),
         not_read=tuple(refusal_text(refusal) for refusal in refusals_of(report.unread)),
         columns=COLUMNS,
-        rows=tuple(tuple(row_document(row).values()) for row in report.rows),
+        rows=rows_of(report),
         waste_usd_per_month=report.waste_usd_per_month,
         weak_waste_usd_per_month=report.weak_waste_usd_per_month,
         resources=len(report.rows),

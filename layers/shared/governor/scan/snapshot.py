@@ -93,14 +93,13 @@ class Ungoverned:
 
 
 def ungoverned(
-    snapshots: Sequence[Snapshot], targets: Iterable[Target], now: UtcDatetime, sees: Sees
+    snapshots: Sequence[Snapshot], targets: Sequence[Target], now: UtcDatetime, sees: Sees
 ) -> Ungoverned:
     """Return what the last scans of these targets found, of what somebody may see.
 
     What could not be read, and what is left out, is only shown to those who see the whole account.
     A target that was never scanned is a line of what could not be read.
     """
-    targets = tuple(targets)
     snapshot_by_target = {kept.target: kept for kept in snapshots}
     rows: list[Row] = []
     unread: list[Unread] = []

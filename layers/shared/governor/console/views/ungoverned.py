@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import addresses, figures
-from governor.scan.documents import COLUMNS, report_document, row_document
+from governor.scan.documents import COLUMNS, report_document, rows_of
 from governor.scan.model import Finding, Row, Strength
 from governor.scan.rules import groups_of, refusals_of
 from governor.scan.snapshot import Ungoverned
@@ -33,7 +33,6 @@ def ungoverned(request: ViewRequest) -> Page:
         "owner": groups_of(report.rows, _owner_of),
     }
     document = _document(found)
-    rows = tuple(tuple(row_document(row).values()) for row in report.rows)
     unread = tuple(
         (line.place, line.topic, line.operation, line.reason, line.is_missing_right)
         for line in report.unread
@@ -54,7 +53,10 @@ def ungoverned(request: ViewRequest) -> Page:
             "sees_everything": request.scope.everything,
         },
         document=document,
-        tables=(Table("ungoverned", COLUMNS, rows), Table("not-read", _UNREAD_COLUMNS, unread)),
+        tables=(
+            Table("ungoverned", COLUMNS, rows_of(report)),
+            Table("not-read", _UNREAD_COLUMNS, unread),
+        ),
     )
 
 

@@ -68,9 +68,6 @@ IDLE_STATES = (State.IDLE, State.HELD)
 def state_of(row: FleetRow, now: UtcDatetime) -> State:
     """Return the state of the row's instance. A verdict that this release does not know counts as
     `NO_DATA`: the instance cannot be judged."""
-    other = _OF_OTHERS.get(row.verdict)
-    if other is not None:
-        return other
     if row.is_idle and _is_held(row, now):
         return State.HELD
     return state_of_verdict(row.verdict)
