@@ -82,8 +82,9 @@ def run(arguments: argparse.Namespace) -> None:
             table = DynamoTable(Clients(), stack.outputs["StateTableName"])
             saving_counts_for = timedelta(days=policy.ledger.saving_counts_days)
             targets = swept_targets(policy, stack.hub)
-            found = FoundByScans(Scans(table), targets)
-            books = Books(Ledger(table), Fleet(table), saving_counts_for, found)
+            fleet_store = Fleet(table)
+            found = FoundByScans(Scans(table), fleet_store, targets)
+            books = Books(Ledger(table), fleet_store, saving_counts_for, found)
             report = books.report(start, min(now, month_end(start)), now, reader)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None

@@ -22,6 +22,7 @@ from governor.console.views.savings import savings
 from governor.console.views.ungoverned import ungoverned
 from governor.fleet.model import FleetPage
 from governor.fleet.rules.kept import kept_list
+from governor.fleet.store import Fleet
 from governor.money.report_savings import Books, Night, Period, ReportSavings
 from governor.money.rules.cost import month_end, month_start, months
 from governor.policy.model.policy import Policy
@@ -274,7 +275,7 @@ def alert_sent(world: ConsoleWorld, period: Period) -> Alert:
         announcer=announcer,
         reports=SimpleNamespace(keep=lambda *_: None),
         hub=TARGET,
-        found=FoundByScans(Scans(world.table), [TARGET]),
+        found=FoundByScans(Scans(world.table), Fleet(world.table), [TARGET]),
     )
     books = Books(
         ledger_store=world.state,

@@ -62,8 +62,9 @@ COSTS = st.lists(
 
 def books_of(table: Table) -> Books:
     """Return the books over a table, in which no scan was stored."""
-    found = FoundByScans(Scans(table), [TARGET])
-    return Books(Ledger(table), Fleet(table), COUNTS_FOR, found)
+    fleet_store = Fleet(table)
+    found = FoundByScans(Scans(table), fleet_store, [TARGET])
+    return Books(Ledger(table), fleet_store, COUNTS_FOR, found)
 
 
 def report_of(costs: Sequence[CountedCost]) -> Report:

@@ -15,7 +15,7 @@ from governor.alerts.model import AlertKind
 from governor.core.errors import CloudError
 from governor.core.instance import Target
 from governor.fleet.model import DayCosts, Share
-from governor.fleet.store import replace_day_write
+from governor.fleet.store import Fleet, replace_day_write
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.report_savings import ReportSavings
 from governor.money.rules.ledger import sum_saved
@@ -81,7 +81,7 @@ class World:
             announcer=self.announcer,
             reports=self.bucket,
             hub=TARGET,
-            found=FoundByScans(Scans(self.state._table), [TARGET]),
+            found=FoundByScans(Scans(self.state._table), Fleet(self.state._table), [TARGET]),
         )
 
     def book(self, *entries: LedgerEntry) -> None:

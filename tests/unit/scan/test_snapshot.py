@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 from governor.core.instance import Target
+from governor.fleet.model import STOPPED, UNGOVERNED, FleetPage
 from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Snapshot, Strength, Unread
 from governor.scan.snapshot import snapshot, ungoverned
 from governor.scan.words import ungoverned_headline
+from tests.console_world import make_row
 from tests.unit.scan.kinds import NOW
 from tests.unit.scan.reports import row
 
@@ -30,13 +33,27 @@ def scanned(target: Target, *rows: Row, hours_ago: int = 1, **changes: object) -
     return snapshot(target, rows, unread, Ownership(), NOW - timedelta(hours=hours_ago))  # type: ignore[arg-type]
 
 
+def page(target: Target, *instances: tuple[str, str]) -> FleetPage:
+    """The page of a target with these instances, each with its verdict."""
+    rows = tuple(
+        make_row(
+            instance_id=instance_id,
+            verdict=verdict,
+            account=target.account,
+            region=target.region,
+        )
+        for instance_id, verdict in instances
+    )
+    return FleetPage(target.account, target.region, NOW, mode="ask", rows=rows)
+
+
 def test_the_most_expensive_waste_comes_first_over_all_places() -> None:
     """The sum is that of the rows, and the time that of the oldest scan."""
     snapshots = (
         scanned(HERE, row(0, UNUSED, "1"), row(2, BUSY, "90"), hours_ago=30),
         scanned(THERE, row(1, UNUSED, "2")),
     )
-    found = ungoverned(snapshots, (HERE, THERE), NOW, everything)
+    found = ungoverned(snapshots, (), (HERE, THERE), NOW, everything)
     assert ["730.00", "1460.00"] == sorted(
         (str(one.waste_usd_per_month) for one in found.report.rows[:2]), key=Decimal
     )
@@ -48,23 +65,23 @@ def test_the_most_expensive_waste_comes_first_over_all_places() -> None:
 
 def test_a_target_that_was_never_scanned_is_a_line_of_what_is_not_read() -> None:
     """It is not taken for a place without waste."""
-    found = ungoverned((scanned(HERE),), (HERE, THERE), NOW, everything)
+    found = ungoverned((scanned(HERE),), (), (HERE, THERE), NOW, everything)
     (line,) = found.report.unread
     assert (str(THERE), "everything") == (line.place, line.topic)
     assert not found.report.is_complete
     assert found.is_scanned
-    assert not ungoverned((), (HERE,), NOW, everything).is_scanned
+    assert not ungoverned((), (), (HERE,), NOW, everything).is_scanned
 
 
 def test_a_scan_that_is_two_days_late_is_named() -> None:
     """One missed day is not."""
     snapshots = (scanned(HERE, hours_ago=48), scanned(THERE, hours_ago=50))
-    assert (THERE,) == ungoverned(snapshots, (HERE, THERE), NOW, everything).late
+    assert (THERE,) == ungoverned(snapshots, (), (HERE, THERE), NOW, everything).late
 
 
 def test_a_place_that_the_policy_no_longer_names_is_not_shown() -> None:
     """Its snapshot stays in the table until it expires."""
-    found = ungoverned((scanned(HERE, row(0, UNUSED)),), (THERE,), NOW, everything)
+    found = ungoverned((scanned(HERE, row(0, UNUSED)),), (), (THERE,), NOW, everything)
     assert () == found.report.rows
 
 
@@ -74,6 +91,7 @@ def test_somebody_with_one_project_sees_its_rows_and_nothing_of_the_account() ->
     rows = (row(0, UNUSED, tags={"Project": "vision"}), row(2, UNUSED, tags={"Project": "llm"}))
     found = ungoverned(
         (scanned(HERE, *rows, unread=(line,)),),
+        (),
         (HERE, THERE),
         NOW,
         lambda _, project, __: project == "vision",
@@ -83,11 +101,33 @@ def test_somebody_with_one_project_sees_its_rows_and_nothing_of_the_account() ->
     assert (HERE,) == found.report.places
 
 
+def test_a_stopped_instance_is_in_the_fleet_or_in_the_list_and_never_in_both() -> None:
+    """The fleet lists what GPU Governor stopped. What a person stopped, in the other account, is
+    nowhere else. A host without the tag stays, also if the fleet shows it as ungoverned."""
+    rows = [
+        replace(row(number, UNUSED, is_governed=True), kind="stopped-instance")
+        for number in (0, 2, 4)
+    ]
+    untagged = row(6, UNUSED)
+    started = replace(row(8, UNUSED), kind="stopped-instance")
+    ids = [one.resource.resource_id for one in (*rows, untagged, started)]
+    fleet = (
+        page(HERE, (ids[0], STOPPED), (ids[3], UNGOVERNED), (ids[4], "busy")),
+        page(THERE, (ids[1], STOPPED)),
+    )
+    found = ungoverned(
+        (scanned(HERE, *rows, untagged, started),), fleet, (HERE, THERE), NOW, everything
+    )
+
+    assert ids[1:4] == sorted(one.resource.resource_id for one in found.report.rows)
+    assert 3 * Decimal("4140.56") == found.report.waste_usd_per_month
+
+
 def test_somebody_who_sees_none_of_the_rows_is_not_told_that_nothing_was_scanned() -> None:
     """The place is not named to them either."""
     kept = scanned(HERE, row(0, UNUSED, tags={"Project": "vision"}))
-    nobody = ungoverned((kept,), (HERE,), NOW, lambda _, project, __: project == "llm")
-    never = ungoverned((), (HERE,), NOW, lambda *_: False)
+    nobody = ungoverned((kept,), (), (HERE,), NOW, lambda _, project, __: project == "llm")
+    never = ungoverned((), (), (HERE,), NOW, lambda *_: False)
 
     assert ((), True, False) == (nobody.report.places, nobody.is_scanned, never.is_scanned)
     headlines = [

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, plural, usd
+from governor.fleet.model import FleetPage
+from governor.fleet.store import Fleet
 from governor.money.model.found import FoundWaste
 from governor.scan.documents import COLUMNS, rows_of
 from governor.scan.model import Row, Snapshot
@@ -19,19 +21,24 @@ _MOST_NAMED = 5
 
 
 class FoundByScans:
-    """Reads the last scans of these targets, once, for several readers of reports."""
+    """Reads the last scans and sweeps of these targets, once, for several readers of reports."""
 
-    def __init__(self, scan_store: Scans, targets: Sequence[Target]) -> None:
+    def __init__(self, scan_store: Scans, fleet_store: Fleet, targets: Sequence[Target]) -> None:
         """Read nothing yet."""
         self._scan_store = scan_store
+        self._fleet_store = fleet_store
         self._targets = targets
-        self._snapshots: Sequence[Snapshot] | None = None
+        self._snapshots: Sequence[Snapshot] = ()
+        self._fleet: Sequence[FleetPage] = ()
+        self._is_read = False
 
     def __call__(self, now: UtcDatetime, sees: Sees) -> FoundWaste:
         """Return what the last scans found, of what a reader sees. Raises: CloudError."""
-        if self._snapshots is None:
+        if not self._is_read:
             self._snapshots = self._scan_store.snapshots()
-        return found_waste(ungoverned(self._snapshots, self._targets, now, sees))
+            self._fleet = self._fleet_store.pages()
+            self._is_read = True
+        return found_waste(ungoverned(self._snapshots, self._fleet, self._targets, now, sees))
 
 
 def found_waste(found: Ungoverned) -> FoundWaste:

@@ -6,13 +6,14 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 
 from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime
+from governor.fleet.model import UNGOVERNED, FleetPage
 from governor.policy.model.contacts import Ownership
 from governor.policy.rules.owners import owner_of
 from governor.scan.model import Report, Resource, Row, ScannedRow, Snapshot, Unread
@@ -24,14 +25,18 @@ MOST_ROWS = 5_000
 LATE = timedelta(hours=49)
 """A place is scanned once a day: an older scan means that two were missed."""
 NOT_SCANNED = "it was not scanned yet; it is scanned once a day"
-_OF_THE_LOOP = ("ec2-instance", "stopped-instance")
-"""The kinds of resource that the governor itself asks about, stops and counts."""
+_RUNNING = "ec2-instance"
+_INSTANCES = (_RUNNING, "stopped-instance")
+"""The kinds of resource that are instances. The selector's tag governs no other kind."""
+_InstanceKey = tuple[Target, str]
+"""The target and the id of an instance."""
 
 
-def is_governed(row: Row) -> bool:
-    """Return whether the governor itself asks about a resource and counts its cost, so that no
-    list of what is not governed may count it again. Its tag governs instances alone."""
-    return row.resource.is_governed and row.kind in _OF_THE_LOOP
+def is_judged_by_sweep(row: Row) -> bool:
+    """Return whether the sweep judges a resource and counts its cost: an instance that runs and has
+    the selector's tag. A stopped one is not judged: the fleet lists it if GPU Governor stopped it,
+    and `ungoverned` lists it if somebody else did."""
+    return row.resource.is_governed and row.kind == _RUNNING
 
 
 def snapshot(
@@ -41,9 +46,9 @@ def snapshot(
     ownership: Ownership,
     scanned_at: UtcDatetime,
 ) -> Snapshot:
-    """Return the snapshot of a scan: the rows that are not governed, without their tags, and at
-    most `MOST_ROWS` of them."""
-    ungoverned = by_waste(row for row in rows if not is_governed(row))
+    """Return the snapshot of a scan: the rows that no sweep judges, without their tags, and at most
+    `MOST_ROWS` of them."""
+    ungoverned = by_waste(row for row in rows if not is_judged_by_sweep(row))
     left_out = ungoverned[MOST_ROWS:]
     return Snapshot(
         account=target.account,
@@ -93,14 +98,21 @@ class Ungoverned:
 
 
 def ungoverned(
-    snapshots: Sequence[Snapshot], targets: Sequence[Target], now: UtcDatetime, sees: Sees
+    snapshots: Sequence[Snapshot],
+    fleet: Iterable[FleetPage],
+    targets: Sequence[Target],
+    now: UtcDatetime,
+    sees: Sees,
 ) -> Ungoverned:
     """Return what the last scans of these targets found, of what somebody may see.
 
+    Instances in the pages of the `fleet` that are governed are left out, so that each is in one
+    list alone: sweeps are newer than the scan, and know which instances GPU Governor stopped.
     What could not be read, and what is left out, is only shown to those who see the whole account.
     A target that was never scanned is a line of what could not be read.
     """
     snapshot_by_target = {kept.target: kept for kept in snapshots}
+    fleet_instances = _governed_instances(fleet)
     rows: list[Row] = []
     unread: list[Unread] = []
     places: list[Target] = []
@@ -112,9 +124,9 @@ def ungoverned(
             if sees_all:
                 unread.append(Unread(str(target), EVERYTHING, "", NOT_SCANNED))
             continue
-        found = [one.row for one in kept.rows if sees(target.account, one.project, one.owner)]
-        rows += found
-        if sees_all or found:
+        rows_here = _rows_seen(kept, sees, fleet_instances)
+        rows += rows_here
+        if sees_all or rows_here:
             places.append(target)
         if sees_all:
             unread += kept.unread
@@ -136,3 +148,27 @@ def ungoverned(
         ),
         is_scanned=any(target in snapshot_by_target for target in targets),
     )
+
+
+def _governed_instances(fleet: Iterable[FleetPage]) -> set[_InstanceKey]:
+    """Return the governed instances of these pages, running and stopped ones; empty if there are
+    none."""
+    return {
+        (page.target, row.instance_id)
+        for page in fleet
+        for row in page.rows
+        if row.verdict != UNGOVERNED
+    }
+
+
+def _rows_seen(kept: Snapshot, sees: Sees, fleet_instances: Collection[_InstanceKey]) -> list[Row]:
+    """Return the rows of a snapshot that somebody may see, without the instances of the fleet;
+    empty if there are none."""
+    rows: list[Row] = []
+    for scanned in kept.rows:
+        row = scanned.row
+        key = (kept.target, row.resource.resource_id)
+        is_in_fleet = row.kind in _INSTANCES and key in fleet_instances
+        if not is_in_fleet and sees(kept.account, scanned.project, scanned.owner):
+            rows.append(row)
+    return rows

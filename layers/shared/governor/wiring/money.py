@@ -33,7 +33,11 @@ def report_savings(parts: Parts) -> Ready[ReportSavings]:
             announcer=parts.announcer,
             reports=parts.reports,
             hub=parts.hub,
-            found=FoundByScans(parts.scan_store, swept_targets(policies.base().policy, parts.hub)),
+            found=FoundByScans(
+                parts.scan_store,
+                parts.fleet_store,
+                swept_targets(policies.base().policy, parts.hub),
+            ),
         )
 
     return ready(present(parts), make)

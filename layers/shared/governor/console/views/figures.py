@@ -102,8 +102,9 @@ def targets_in(request: ViewRequest) -> list[tuple[Target, FleetPage | None]]:
 def found_by_scans(request: ViewRequest) -> Ungoverned:
     """Return what the last scans found that is not governed, as far as the caller may see it.
     Raises: CloudError."""
-    snapshots = request.reader.scan_store.snapshots()
-    return ungoverned(snapshots, request.reader.targets, request.now, request.scope.sees)
+    reader = request.reader
+    snapshots = reader.scan_store.snapshots()
+    return ungoverned(snapshots, reader.pages, reader.targets, request.now, request.scope.sees)
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
