@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Strength
 from governor.scan.rules import by_waste, owner_of
 from tests.unit.scan.kinds import resource
@@ -48,4 +49,17 @@ def test_only_three_findings_are_waste(finding: Finding) -> None:
 )
 def test_the_most_exact_owner_tag_counts(tags: dict[str, str], owner: str | None) -> None:
     """A tag key counts by its letters and digits alone."""
-    assert owner == owner_of([*tags.items()])
+    assert owner == owner_of(resource(tags=tags), Ownership())
+
+
+@pytest.mark.parametrize(
+    ("tags", "owner"),
+    [
+        ({"Owner": "grace", "CostOwner": "ada"}, "ada"),
+        ({"Owner": "grace", "CostOwner": " "}, "grace"),
+        ({"Owner": "grace", "costowner": "ada"}, "grace"),
+    ],
+)
+def test_the_policy_s_owner_tags_come_first(tags: dict[str, str], owner: str) -> None:
+    """They are compared exactly, as for instances of the fleet."""
+    assert owner == owner_of(resource(tags=tags), Ownership(owner_tag_keys=("CostOwner",)))

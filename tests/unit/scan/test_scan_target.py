@@ -84,6 +84,24 @@ def test_what_a_scan_finds_is_kept_whole_and_reads_back_as_it_was() -> None:
     assert 1 == world.places.closed
 
 
+TAGS_AND_OWNERS = {
+    "team tag": ({"CostOwner": "ada", "Owner": "grace"}, "ada"),
+    "other tag": ({"Creator": "grace"}, "grace"),
+    "no tag": ({"Stage": "test"}, "platform"),
+}
+
+
+@pytest.mark.parametrize(("tags", "owner"), TAGS_AND_OWNERS.values(), ids=TAGS_AND_OWNERS)
+def test_the_owner_of_a_row_is_the_one_by_whom_it_is_seen(tags: dict[str, str], owner: str) -> None:
+    """The policy's owner tags come first, as for instances of the fleet, then the tags that a scan
+    knows without a policy, then the policy's default owner."""
+    world = World("ownership: {owner_tag_keys: [CostOwner], default_owner: platform}")
+    world.scan(KindTwin([resource("a", tags=tags)]))
+    (kept,) = world.kept()
+    (scanned,) = kept.rows
+    assert (owner, owner) == (scanned.owner, scanned.row.owner)
+
+
 def test_a_second_scan_replaces_the_first_and_an_earlier_one_does_not() -> None:
     """Two scans of a place may run at a time; the later one counts."""
     world = World()

@@ -114,7 +114,7 @@ class Row:
     command: str
     """The exact command that ends the waste, or that looks closer; empty if there is none."""
     owner: str | None = None
-    """The value of its owner tag; `None` without one."""
+    """The owner whom its tags name; `None` if they name nobody, and no policy has a default."""
 
     @property
     def usd_per_month(self) -> Usd | None:
@@ -198,7 +198,7 @@ class ScannedRow:
 
     row: Row
     owner: str
-    """The owner by the tags that the policy names, as of an instance."""
+    """The owner that the row shows: the policy's `default_owner` if no tag names one."""
     project: str
 
 

@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from governor.core.units import Usd, letters_and_digits
+from governor.core.units import Usd, letters_and_digits, printable
+from governor.policy.model.contacts import Ownership
+from governor.policy.model.names import Tagged
+from governor.policy.rules.owners import named_owner
 from governor.scan.model import Row, Unread
 
 OWNER_KEYS = ("owner", "createdby", "creator", "user", "contact", "email", "team")
-"""Tag keys that name an owner, by letters and digits alone, the most exact first."""
+"""Tag keys that name an owner where no owner tag of the policy does, by letters and digits alone,
+the most exact first."""
 
 
 def by_waste(rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -32,10 +36,16 @@ def _place_in_report(row: Row) -> tuple[int, Decimal, str, str, str]:
     return part, -price, row.kind, str(row.resource.target), row.resource.resource_id
 
 
-def owner_of(tags: Sequence[tuple[str, str]]) -> str | None:
-    """Return the value of the first tag whose key names an owner, in the order of `OWNER_KEYS`;
-    `None` if there is none, or its value is blank."""
-    value_by_key = {letters_and_digits(key): value.strip() for key, value in tags}
+def owner_of(resource: Tagged, ownership: Ownership) -> str | None:
+    """Return the owner whom the tags of a resource name, as one printable line: by the policy's
+    owner tags, as of an instance, else by the first of `OWNER_KEYS`. Return `None` if no tag names
+    one, or its value is blank."""
+    named = named_owner(resource, ownership)
+    if named is not None:
+        return named
+    value_by_key: dict[str, str] = {}
+    for key, value in resource.tags.items():
+        value_by_key[letters_and_digits(key)] = printable(value)
     for key in OWNER_KEYS:
         if value_by_key.get(key):
             return value_by_key[key]

@@ -63,13 +63,7 @@ def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
             judgment=judgment,
             usd_per_hour=kind.price(place, resource),
             command=kind.command(resource, judgment),
-            owner=_owner(resource),
+            owner=owner_of(resource, place.policy.ownership),
         )
 
     return place.read_each(kind.words, "", resources, row_of)
-
-
-def _owner(resource: Resource) -> str | None:
-    """Return the owner by the resource's tags, printable; `None` without one."""
-    owner = owner_of([*resource.tags.items()])
-    return None if owner is None else printable(owner)

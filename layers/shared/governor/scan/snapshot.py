@@ -15,7 +15,7 @@ from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import UNGOVERNED, FleetPage
 from governor.policy.model.contacts import Ownership
-from governor.policy.rules.owners import owner_of
+from governor.policy.rules.owners import project_of
 from governor.scan.model import Report, Resource, Row, ScannedRow, Snapshot, Unread
 from governor.scan.rules import by_waste
 from governor.scan.unread import EVERYTHING
@@ -62,9 +62,11 @@ def snapshot(
 
 
 def _scanned(row: Row, ownership: Ownership) -> ScannedRow:
-    """Return the row without its tags and without what only its kind knows."""
+    """Return the row without its tags and without what only its kind knows. The owner that it shows
+    is the one by whom people may see it."""
     found = row.resource
-    owner = owner_of(found, ownership)
+    owner = row.owner or ownership.default_owner
+    project = project_of(found, ownership)
     resource = Resource(
         target=Target(found.target.account, found.target.region),
         resource_id=found.resource_id,
@@ -75,7 +77,7 @@ def _scanned(row: Row, ownership: Ownership) -> ScannedRow:
         manager=found.manager,
         is_governed=found.is_governed,
     )
-    return ScannedRow(replace(row, resource=resource), owner.name, owner.project)
+    return ScannedRow(replace(row, resource=resource, owner=owner), owner, project)
 
 
 Sees = Callable[[str, str, str], bool]

@@ -33,13 +33,24 @@ def owner_of(instance: Tagged, rule: Ownership) -> Owner:
     Without an owner tag the owner is the policy's `default_owner`; without a project tag the
     project is `unassigned`. The zone is `UTC` if nobody is asked.
     """
-    owner_tag = _first_tag(instance, rule.owner_tag_keys)
-    project_tag = _first_tag(instance, rule.project_tag_keys)
-    name = owner_tag.value if owner_tag else rule.default_owner
-    project = project_tag.value if project_tag else UNASSIGNED
+    name = named_owner(instance, rule) or rule.default_owner
+    project = project_of(instance, rule)
     contacts = rule.asked(name, project)
     time_zone = contacts[0].time_zone if contacts else "UTC"
     return Owner(name, project, time_zone)
+
+
+def named_owner(instance: Tagged, rule: Ownership) -> str | None:
+    """Return the owner whom the policy's owner tags name; `None` if they name nobody."""
+    owner_tag = _first_tag(instance, rule.owner_tag_keys)
+    return owner_tag.value if owner_tag else None
+
+
+def project_of(instance: Tagged, rule: Ownership) -> str:
+    """Return the project of an instance, or of another resource, by its tags; `unassigned` without
+    a project tag."""
+    project_tag = _first_tag(instance, rule.project_tag_keys)
+    return project_tag.value if project_tag else UNASSIGNED
 
 
 def job_of(instance: Instance, rule: Money) -> str | None:
