@@ -20,9 +20,10 @@ from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.report_savings import ReportSavings
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
-from governor.policy.model.contacts import Contact
+from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Policy
 from governor.scan.for_reports import FoundByScans
+from governor.scan.snapshot import snapshot
 from governor.scan.store import Scans
 from governor.table.once import Once
 from tests.builders import TARGET, make_entry
@@ -33,6 +34,7 @@ from tests.twins import (
     RecordingAnnouncer,
     StaticPolicies,
 )
+from tests.unit.console.test_ungoverned import BUSY, UNUSED, found
 
 MONDAY = datetime(2026, 11, 23, 2, 20, tzinfo=UTC)
 COUNTS_FOR = timedelta(days=30)
@@ -254,6 +256,25 @@ def test_nothing_is_reported_where_there_is_nothing_or_nobody_wants_it() -> None
     empty, unwanted = World(), World(weekly_report=False)
     unwanted.book(stopped())
     assert ([], []) == (empty.report().reported, unwanted.report().reported)
+
+
+@pytest.mark.parametrize("usd", ["7.09", None])
+def test_owners_and_projects_with_nothing_but_ungoverned_waste_get_a_month_s_report(
+    usd: str | None,
+) -> None:
+    """Also if its price is not known. Weeks do not list it, and what works is no news."""
+    world = World()
+    waste = found("chat-poc", UNUSED, usd, TARGET, tags={"Owner": "ml-team", "Project": "vision"})
+    busy = found("busy-one", BUSY, "7", TARGET, tags={"Owner": "research"})
+    rows = (replace(waste, owner="ml-team"), replace(busy, owner="research"))
+    world.clock.moment = datetime(2026, 12, 1, 2, 20, tzinfo=UTC)
+    scan = snapshot(TARGET, rows, (), Ownership(), world.clock.moment)
+    Scans(world.state._table).keep(scan)
+    world.report()
+
+    assert [("finops", "unassigned"), ("ml-team", "unassigned"), ("lead", "vision")] == world.sent
+    assert all("month-2026-11" in one.dedup_id for one in world.announcer.sent)
+    assert all("chat-poc" in "\n".join(one.lines) for one in world.announcer.sent)
 
 
 def test_what_fails_holds_up_nothing_else() -> None:

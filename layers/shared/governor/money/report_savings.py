@@ -50,6 +50,7 @@ Found = Callable[[UtcDatetime, Callable[[str, str, str], bool]], FoundWaste]
 """Returns what the last scans found that is not governed: at this time, of what a function of
 account, project and owner says is seen. Raises: CloudError."""
 _CENT = Decimal("0.01")
+_WEEK = "week-"
 _LEFT_OUT = timedelta(hours=1)
 """The time of an entry is that at which its writing began. A statement leaves out the last hour, as
 some of its entries may not be written yet."""
@@ -65,6 +66,11 @@ class Period(NamedTuple):
     name: str
     start: UtcDatetime
     end: UtcDatetime
+
+    @property
+    def is_week(self) -> bool:
+        """Return whether it is a week. Only reports of months list what is not governed."""
+        return self.name.startswith(_WEEK)
 
 
 class Whose(NamedTuple):
@@ -180,9 +186,9 @@ class ReportSavings:
         a project without an owner to the project's owner in the policy, or the default one. Add
         each report that this call has sent to the night. Raises: CloudError."""
         ownership = policy.ownership
-        for reader in _readers(books, period, ownership):
+        for reader in _readers(books, period, ownership, now):
             savings = books.report(period.start, period.end, now, reader)
-            has_waste = savings.found.wasted > 0 and not period.name.startswith("week")
+            has_waste = savings.found.wasted > 0 and not period.is_week
             if not savings.lines and not savings.costs.total and not has_waste:
                 continue
             owner_name = reader.owner or ownership.project_owners.get(
@@ -269,23 +275,29 @@ def _whose(entry: LedgerEntry) -> Whose:
     return Whose(entry.episode.account, entry.owner, entry.project)
 
 
-def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
+def _readers(
+    books: Books, period: Period, ownership: Ownership, now: UtcDatetime
+) -> Iterator[Reader]:
     """Yield a reader for each report of a period: one for everything; then one for each owner who
     is a contact of the policy, and one for each project that has an owner in the policy, each
     sorted by name.
 
-    Owners and projects without an entry that may count in the period, and without costs in it, are
-    left out. Raises: CloudError.
+    Owners and projects without an entry that may count in the period, without costs in it, and in a
+    report of a month without waste that is not governed, are left out. Raises: CloudError.
     """
     yield Reader()
-    owners = set()
-    projects = set()
+    owners: set[str] = set()
+    projects: set[str] = set()
     for entry in books.entries(period.start - books.counts_for, period.end):
         owners.add(entry.owner)
         projects.add(entry.project)
     for whose, _ in books.counted(period.start, period.end):
         owners.add(whose.owner)
         projects.add(whose.project)
+    if not period.is_week:
+        for owner, project in books.found(now, Reader().sees_resource).wasteful:
+            owners.add(owner)
+            projects.add(project)
     for owner in sorted(owners & ownership.contacts.keys()):
         yield Reader(owner=owner)
     for project in sorted(projects & ownership.project_owners.keys()):
@@ -300,7 +312,7 @@ def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
     monday = midnight - DAY * midnight.weekday()
     last_monday = monday - DAY * 7
     if policy.ledger.weekly_report and _is_just_over(monday, now):
-        yield Period(f"week-{last_monday:%Y-%m-%d}", last_monday, monday)
+        yield Period(f"{_WEEK}{last_monday:%Y-%m-%d}", last_monday, monday)
     if not policy.ledger.monthly_report:
         return
     month = month_start(now)

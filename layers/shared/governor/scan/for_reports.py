@@ -65,6 +65,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         left_out=found.left_out,
         is_complete=report.is_complete,
         scanned_at=report.scanned_at if report.places else None,
+        wasteful=found.wasteful,
     )
 
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime
-from governor.fleet.model import UNGOVERNED, FleetPage
+from governor.fleet.model import UNGOVERNED, FleetPage, Payer
 from governor.policy.model.contacts import Ownership
 from governor.policy.rules.owners import project_of
 from governor.scan.model import Report, Resource, Row, ScannedRow, Snapshot, Unread
@@ -97,6 +97,8 @@ class Ungoverned:
     left_out_waste_usd_per_month: Usd
     is_scanned: bool
     """True if any place was ever scanned, also if this person sees nothing that it has."""
+    wasteful: frozenset[Payer] = frozenset()
+    """The owners and projects of the waste."""
 
 
 def ungoverned(
@@ -115,7 +117,7 @@ def ungoverned(
     """
     snapshot_by_target = {kept.target: kept for kept in snapshots}
     fleet_instances = _governed_instances(fleet)
-    rows: list[Row] = []
+    found: list[ScannedRow] = []
     unread: list[Unread] = []
     places: list[Target] = []
     whole: list[Snapshot] = []
@@ -126,16 +128,16 @@ def ungoverned(
             if sees_all:
                 unread.append(Unread(str(target), EVERYTHING, "", NOT_SCANNED))
             continue
-        rows_here = _rows_seen(kept, sees, fleet_instances)
-        rows += rows_here
-        if sees_all or rows_here:
+        found_here = _rows_seen(kept, sees, fleet_instances)
+        found += found_here
+        if sees_all or found_here:
             places.append(target)
         if sees_all:
             unread += kept.unread
             whole.append(kept)
     report = Report(
         scanned_at=min((snapshot_by_target[place].scanned_at for place in places), default=now),
-        rows=by_waste(rows),
+        rows=by_waste(scanned.row for scanned in found),
         unread=tuple(sorted(unread)),
         places=tuple(places),
         calls={"all": sum(kept.calls for kept in whole)},
@@ -149,6 +151,11 @@ def ungoverned(
             (kept.left_out_waste_usd_per_month for kept in whole), Decimal()
         ),
         is_scanned=any(target in snapshot_by_target for target in targets),
+        wasteful=frozenset(
+            (scanned.owner, scanned.project)
+            for scanned in found
+            if scanned.row.judgment.finding.is_waste
+        ),
     )
 
 
@@ -163,14 +170,15 @@ def _governed_instances(fleet: Iterable[FleetPage]) -> set[_InstanceKey]:
     }
 
 
-def _rows_seen(kept: Snapshot, sees: Sees, fleet_instances: Collection[_InstanceKey]) -> list[Row]:
+def _rows_seen(
+    kept: Snapshot, sees: Sees, fleet_instances: Collection[_InstanceKey]
+) -> list[ScannedRow]:
     """Return the rows of a snapshot that somebody may see, without the instances of the fleet;
     empty if there are none."""
-    rows: list[Row] = []
+    rows: list[ScannedRow] = []
     for scanned in kept.rows:
-        row = scanned.row
-        key = (kept.target, row.resource.resource_id)
-        is_in_fleet = row.kind in _INSTANCES and key in fleet_instances
+        key = (kept.target, scanned.row.resource.resource_id)
+        is_in_fleet = scanned.row.kind in _INSTANCES and key in fleet_instances
         if not is_in_fleet and sees(kept.account, scanned.project, scanned.owner):
-            rows.append(row)
+            rows.append(scanned)
     return rows

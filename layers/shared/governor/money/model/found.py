@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from governor.core.units import Usd, UtcDatetime
+from governor.fleet.model import Payer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class FoundWaste:
     is_complete: bool = True
     scanned_at: UtcDatetime | None = None
     """The time of the oldest scan; `None` if nothing was scanned."""
+    wasteful: frozenset[Payer] = frozenset()
+    """The owners and projects of the waste."""
 
     @property
     def summary(self) -> dict[str, object]:
