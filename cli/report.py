@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -41,8 +42,10 @@ from governor.notify.email import fitting
 from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
 from governor.scan.for_reports import FoundByScans
+from governor.scan.model import Finding
 from governor.scan.store import Scans
 
+_UNKNOWN_PRICE = "price unknown"
 _COLUMNS = (
     Column("instance", longest=24, wraps=True),
     Column("how it ended", longest=16, wraps=True),
@@ -190,22 +193,38 @@ def shown_found(found: FoundWaste, chosen: str) -> str:
         case "json":
             return f"{json.dumps(found.document, indent=2, default=plain)}\n"
         case _:
-            return "".join(f"{printable(line)}\n" for line in _found_lines(found))
+            return "".join(f"{line}\n" for line in _found_lines(found))
 
 
 def _found_lines(found: FoundWaste) -> list[str]:
-    """Return the sentences about what is not governed, and a line for each wasted resource."""
-    lines = [found.headline, *found.remarks]
+    """Return the sentences about what is not governed, and a line for each wasted resource: the
+    most expensive first, those without a known price last."""
+    lines = [printable(text) for text in (found.headline, *found.remarks)]
     for row in found.rows:
-        values = dict(zip(found.columns, row, strict=True))
-        if values["waste_usd_per_month"]:
-            place = f"{values['account']}/{values['region']}"
-            amount = f"{values['waste_usd_per_month']:,.2f}"
-            lines.append(f"  {amount:>12}  {values['finding']}: {values['what']}, {values['id']}")
-            lines.append(f"{'':14}  {place}: {values['evidence']}")
-            if values["command"]:
-                lines.append(f"{'':14}  {values['command']}")
-    return [*lines, *(f"Not read: {text}" for text in found.not_read)]
+        values: dict[str, Any] = dict(zip(found.columns, row, strict=True))
+        if Finding(values["finding"]).is_waste:
+            lines += _waste_lines(values)
+    return [*lines, *(printable(f"Not read: {text}") for text in found.not_read)]
+
+
+def _waste_lines(values: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a wasted resource, whose fields are named as in JSON."""
+    amount = _UNKNOWN_PRICE
+    if values["usd_per_month"] is not None:
+        amount = f"{values['waste_usd_per_month']:,.2f}"
+    place = f"{values['account']}/{values['region']}"
+    lines = [
+        _waste_line(amount, f"{values['finding']}: {values['what']}, {values['id']}"),
+        _waste_line("", f"{place}: {values['evidence']}"),
+    ]
+    if values["command"]:
+        lines.append(_waste_line("", values["command"]))
+    return lines
+
+
+def _waste_line(amount: str, text: str) -> str:
+    """Return a line with an amount in its column, which may be empty, and a text."""
+    return f"  {amount:>{len(_UNKNOWN_PRICE)}}  {printable(text)}"
 
 
 def shown_jobs(report: Report, chosen: str) -> str:

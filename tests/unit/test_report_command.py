@@ -220,6 +220,25 @@ def test_what_is_not_governed_is_the_same_in_every_format(
 
 
 @pytest.mark.usefixtures("deployed")
+def test_waste_without_a_known_price_is_listed_last_and_no_sum_hides_it(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commitment of Bedrock has no list price: the table names it, and the sums leave it out."""
+    rows = [found("units", LIKELY, None), found("chat", UNUSED, "1"), found("new", BUSY, None)]
+    scanned(world, TARGET, *rows)
+    table = printed(capsys, "--ungoverned")
+    document = json.loads(printed(capsys, "--ungoverned", "--json"))
+    alert = alert_sent(world, Period(f"month-{MONTHS[-1]}", month_start(NOW), NOW))
+
+    assert table.index("730.00  unused") < table.index("price unknown  likely idle")
+    assert "units" in table
+    assert "new" not in table
+    assert (1, "730.00") == (document["unpriced_waste"], document["waste_usd_per_month"])
+    for text in (table, "\n".join(alert.lines)):
+        assert "The sum lacks 1 wasted resource whose price is not known." in text
+
+
+@pytest.mark.usefixtures("deployed")
 def test_the_list_of_what_is_not_governed_is_about_now_and_alone() -> None:
     """A month, a mail's HTML, and the other list are refused."""
     for more in (["--month", "2026-11"], ["--format", "html"], ["--kept"]):

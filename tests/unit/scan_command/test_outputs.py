@@ -273,8 +273,8 @@ def test_json_has_the_documented_fields() -> None:
     """Programs read them: one that is renamed or gone breaks them."""
     document = report_document(fleet(3))
     expected = {
-        "scanned_at", "is_complete", "waste_usd_per_month", "weak_waste_usd_per_month", "rows",
-        "not_read", "places", "calls", "scan_usd",
+        "scanned_at", "is_complete", "waste_usd_per_month", "weak_waste_usd_per_month",
+        "unpriced_waste", "rows", "not_read", "places", "calls", "scan_usd",
     }  # fmt: skip
     assert expected == set(document)
     assert list(COLUMNS) == list(document["rows"][0])

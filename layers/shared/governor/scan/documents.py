@@ -66,6 +66,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "is_complete": report.is_complete,
         "waste_usd_per_month": report.waste_usd_per_month,
         "weak_waste_usd_per_month": report.weak_waste_usd_per_month,
+        "unpriced_waste": report.unpriced_waste,
         "rows": [row_document(row) for row in report.rows],
         "not_read": [
             {

@@ -60,6 +60,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         rows=rows_of(report),
         waste_usd_per_month=report.waste_usd_per_month,
         weak_waste_usd_per_month=report.weak_waste_usd_per_month,
+        unpriced_waste=report.unpriced_waste,
         resources=len(report.rows),
         wasted=len(wasted),
         left_out=found.left_out,
@@ -73,7 +74,7 @@ def _line(row: Row) -> str:
     """Return the sentence about a wasted resource: its name, place, price and evidence."""
     resource = row.resource
     name = resource.name or resource.resource_id
-    amount = "unknown price" if row.usd_per_month is None else f"{usd(row.usd_per_month)} a month"
+    amount = "price unknown" if row.usd_per_month is None else f"{usd(row.usd_per_month)} a month"
     judgment = row.judgment
     why = f"{judgment.finding.value}, {judgment.strength.value} evidence: {judgment.evidence}"
     return f"{name} ({resource.what}) in {resource.target}: {amount}, {why}"

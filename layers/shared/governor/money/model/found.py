@@ -29,6 +29,8 @@ class FoundWaste:
     waste_usd_per_month: Usd = Decimal()
     """The sum of the first column of all rows."""
     weak_waste_usd_per_month: Usd = Decimal()
+    unpriced_waste: int = 0
+    """How many wasted resources the sums leave out, because their price is not known."""
     resources: int = 0
     wasted: int = 0
     left_out: int = 0
@@ -47,6 +49,7 @@ class FoundWaste:
             "is_complete": self.is_complete,
             "waste_usd_per_month": self.waste_usd_per_month,
             "weak_waste_usd_per_month": self.weak_waste_usd_per_month,
+            "unpriced_waste": self.unpriced_waste,
             "resources": self.resources,
             "wasted": self.wasted,
             "left_out": self.left_out,
