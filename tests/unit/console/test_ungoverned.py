@@ -15,13 +15,14 @@ import pytest
 from governor.approvals.model.terms import Scope
 from governor.console import formats
 from governor.console.views.ungoverned import ungoverned
-from governor.core.errors import InputError
+from governor.core.errors import AccessDenied, InputError
 from governor.core.instance import Target
 from governor.policy.model.contacts import Ownership
 from governor.scan.documents import COLUMNS
 from governor.scan.model import Finding, Judgment, Resource, Row, Strength, Unread
 from governor.scan.snapshot import snapshot
 from governor.scan.store import Scans
+from governor.scan.unread import refused_scan
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, caller, html
 
@@ -91,6 +92,27 @@ def test_what_could_not_be_read_is_said_with_the_missing_right() -> None:
     assert "The report is incomplete" in text
     assert "missing right bedrock:ListProvisionedModelThroughputs" in text
     assert "stacks/member.yaml" in text
+
+
+def test_a_refused_place_shows_its_last_rows_and_when_they_were_read() -> None:
+    """In the page, the JSON and the CSV; the sums still have its waste."""
+    world = ConsoleWorld()
+    scanned(world, HERE, found("chat-poc", UNUSED, "7.09"), hours_ago=80)
+    denied = AccessDenied("no", operation="sts:AssumeRole", code="AccessDenied", words="no")
+    Scans(world.table).keep_refusal(refused_scan(HERE, denied, NOW - timedelta(hours=8)))
+    text = html(ungoverned, world, path="/ungoverned")
+    assert "chat-poc" in text
+    assert "$5,176 a month is wasted" in text
+    last = "last read at Tue Nov 17, 04:02 UTC, since then refused: missing"
+    assert last in text
+    assert "Not scanned for two days" not in text
+
+    page = ungoverned(world.asked())
+    document: Any = page.document
+    (line,) = [line for line in document["not_read"] if line["operation"]]
+    assert NOW - timedelta(hours=80) == line["last_read_at"]
+    (_, lines) = page.tables
+    assert NOW - timedelta(hours=80) in [values[-1] for values in lines.rows]
 
 
 def test_json_and_csv_have_all_rows_and_sums_that_equal_them() -> None:

@@ -35,6 +35,7 @@ from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
 from governor.policy.model.acting import Action
 from governor.scan.store import Scans
+from governor.scan.unread import refused_scan
 from governor.wiring import (
     api,
     approvals,
@@ -77,7 +78,7 @@ from tests.twins.stores import event_parts, store_parts
 from tests.twins.table import MemoryTable
 from tests.unit.aws.fakes import FakeClients, ScriptedClient
 from tests.unit.functions.handlers import EVENTS, call, sample
-from tests.unit.scan.places import ClosedPlaces
+from tests.unit.scan.places import DENIED, ClosedPlaces
 from tests.unit.wiring.samples import SIGN_IN, settings
 from tests.unit.worlds.builders import recorder
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -87,6 +88,13 @@ AnyParts = TypeVar("AnyParts", bound=Parts)
 PEOPLE = "ownership: {contacts: {people: {emails: [alice@example.com, bob@example.com]}}}\n"
 KEYS = {"current": "k1", "k1": "k" * 64}
 SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
+
+
+def refused_once() -> Scans:
+    """A store that knows that the place of the samples was refused as `ClosedPlaces` refuses it."""
+    store = Scans(MemoryTable())
+    store.keep_refusal(refused_scan(Target(**PLACE), DENIED, NOW - timedelta(days=1)))
+    return store
 
 
 def parts(
@@ -100,7 +108,7 @@ def parts(
         **store_parts(world.state),
         "sign_in_store": SignIns(MemoryTable()),
         **event_parts(MemoryEventLog()),
-        "scan_store": Scans(MemoryTable()),
+        "scan_store": refused_once(),
         "scan_places": ClosedPlaces(),
         "workflow": world.workflow,
         "announcer": world.announcer,
@@ -228,7 +236,7 @@ CASES = (
     Case(
         "scan_accelerators/own-account",
         scanning.scan_accelerators,
-        {**PLACE, "rows": 0, "not_read": 1},
+        {**PLACE, "is_refused": True, "rows": 0, "not_read": 1},
         fleet,
         Parts,
     ),

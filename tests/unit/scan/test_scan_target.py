@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,14 @@ from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailabl
 from governor.policy.document import parse_policy
 from governor.scan import snapshot as snapshots
 from governor.scan.kind import Kind
-from governor.scan.model import Finding, Judgment, Snapshot, Strength, Unread
+from governor.scan.model import (
+    Finding,
+    Judgment,
+    RefusedScan,
+    Snapshot,
+    Strength,
+    Unread,
+)
 from governor.scan.scan_target import ScanTarget
 from governor.scan.store import Scans
 from tests.twins.table import MemoryTable
@@ -47,7 +55,7 @@ class World:
         self.clock = FixedClock()
         self.document = document
 
-    def scan(self, *kinds: Kind[Any, Any]) -> Snapshot:
+    def scan(self, *kinds: Kind[Any, Any]) -> Snapshot | RefusedScan:
         """Scan the target once."""
         use_case = ScanTarget(
             clock=self.clock,
@@ -57,6 +65,12 @@ class World:
             kinds=kinds,
         )
         return use_case(TARGET)
+
+    def good_scan(self, *kinds: Kind[Any, Any]) -> Snapshot:
+        """Scan the target once; it is read."""
+        made = self.scan(*kinds)
+        assert isinstance(made, Snapshot)
+        return made
 
     def kept(self) -> Sequence[Snapshot]:
         """Return what the table has."""
@@ -70,7 +84,7 @@ def test_what_a_scan_finds_is_kept_whole_and_reads_back_as_it_was() -> None:
     world.places.calls = 7
     world.places.usd_spent = Decimal("0.0123")
     found = resource("chat-poc", tags=tags, name="chat-poc", since=NOW - timedelta(days=9))
-    made = world.scan(KindTwin([found], {"chat-poc": UNUSED}, Decimal("7.09")))
+    made = world.good_scan(KindTwin([found], {"chat-poc": UNUSED}, Decimal("7.09")))
 
     (kept,) = world.kept()
     assert made == kept
@@ -120,7 +134,7 @@ def test_a_place_that_does_not_answer_keeps_its_last_scan(error: CloudError) -> 
     """An outage is no news about what costs money: the state machine tries again, and an alarm
     says so."""
     world = World()
-    before = world.scan(KindTwin([resource("a")]))
+    before = world.good_scan(KindTwin([resource("a")]))
     world.places.regions = error
     world.clock.time = NOW + timedelta(days=1)
 
@@ -130,29 +144,137 @@ def test_a_place_that_does_not_answer_keeps_its_last_scan(error: CloudError) -> 
     assert 2 == world.places.closed
 
 
-def test_a_member_stack_of_an_earlier_release_is_one_line_and_no_failure() -> None:
-    """It has no role for the scan, so the right to assume it is missing; no kind is tried."""
+EXPIRED = AccessDenied(
+    "x", operation="ec2:DescribeRegions", code="ExpiredToken", words="the token has expired"
+)
+NOT_ENABLED = AccessDenied("x", operation="ec2:DescribeRegions", code="AuthFailure")
+A_DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize("error", [DENIED, EXPIRED, NOT_ENABLED])
+def test_a_refused_place_keeps_its_last_good_scan(error: AccessDenied) -> None:
+    """Its rows and their date stay, and a line says since when nothing was read."""
+    world = World()
+    before = world.good_scan(KindTwin([resource("a")]))
+    world.places.regions = error
+    for _ in range(3):
+        world.clock.time += A_DAY
+        with contextlib.suppress(AccessDenied):
+            world.scan(KindTwin([resource("b")]))
+
+    (kept,) = world.kept()
+    assert (before.rows, NOW) == (kept.rows, kept.scanned_at)
+    (line,) = kept.unread
+    assert ("everything", NOW, error.operation) == (line.topic, line.last_read_at, line.operation)
+
+
+def test_a_refused_place_fails_the_scan_once_for_each_cause() -> None:
+    """The alarm on failed scans sounds for what changed, and not each day. A good scan between two
+    refusals makes the second one news."""
+    world = World()
+    kind = KindTwin([resource("a")])
+    world.scan(kind)
+
+    def is_news(error: AccessDenied | None) -> bool:
+        """Scan a day later, and return whether it failed."""
+        world.clock.time += A_DAY
+        world.places.regions = {"Regions": []} if error is None else error
+        try:
+            world.scan(kind)
+        except AccessDenied:
+            return True
+        return False
+
+    refusals = [DENIED, DENIED, EXPIRED, EXPIRED, DENIED, None, DENIED, DENIED]
+    news = [is_news(error) for error in refusals]
+    assert [True, False, True, False, True, False, True, False] == news
+
+
+def test_a_place_that_could_never_be_read_is_one_line_and_fails_once() -> None:
+    """As with a member stack of an earlier release, which has no role for the scan; no kind is
+    tried."""
     world = World()
     world.places.regions = DENIED
+    with pytest.raises(AccessDenied):
+        world.scan(KindTwin([resource("a")]))
+    world.clock.time += A_DAY
+    refused = world.scan(KindTwin([resource("a")]))
 
-    kept = world.scan(KindTwin([resource("a")]))
-    assert () == kept.rows
+    assert isinstance(refused, RefusedScan)
+    (kept,) = world.kept()
+    assert ((), world.clock.time) == (kept.rows, kept.scanned_at)
+    assert (refused.line,) == kept.unread
     (line,) = kept.unread
-    assert ("everything", "sts:AssumeRole", True) == (
+    assert ("everything", "sts:AssumeRole", True, None) == (
         line.topic,
         line.operation,
         line.is_missing_right,
+        line.last_read_at,
     )
 
 
-def test_a_region_that_is_not_enabled_is_one_line() -> None:
-    """No right would mend it."""
+def test_an_empty_snapshot_of_an_earlier_release_is_no_last_good_scan() -> None:
+    """That release kept an empty one when a place was refused: nothing was read then."""
     world = World()
-    code = "AuthFailure"
-    world.places.regions = AccessDenied("x", operation="ec2:DescribeRegions", code=code)
+    line = Unread(str(TARGET), "everything", "sts:AssumeRole", "no", is_missing_right=True)
+    world.store.keep(Snapshot(TARGET.account, TARGET.region, NOW, unread=(line,)))
+    world.clock.time += A_DAY
+    world.places.regions = DENIED
+    with pytest.raises(AccessDenied):
+        world.scan()
+    (kept,) = world.kept()
+    assert [None] == [line.last_read_at for line in kept.unread]
 
-    (line,) = world.scan(KindTwin([resource("a")])).unread
-    assert ("everything", False) == (line.topic, line.is_missing_right)
+
+def test_a_good_scan_ends_a_refusal() -> None:
+    """The rows are the new ones, and no line is left."""
+    world = World()
+    world.places.regions = DENIED
+    with pytest.raises(AccessDenied):
+        world.scan(KindTwin([resource("a")]))
+    world.clock.time += A_DAY
+    world.places.regions = {"Regions": []}
+    made = world.good_scan(KindTwin([resource("b")]))
+    assert (made,) == world.kept()
+    assert () == made.unread
+
+
+def test_credentials_that_end_between_two_kinds_replace_no_scan() -> None:
+    """A part of the place is not its last good scan."""
+    world = World()
+    before = world.good_scan(KindTwin([resource("a")]), KindTwin([resource("b")]))
+    world.clock.time += A_DAY
+    ended = AccessDenied("x", operation="sagemaker:ListEndpoints", code="ExpiredTokenException")
+    with pytest.raises(AccessDenied):
+        world.scan(KindTwin([resource("a")]), KindTwin(error=ended))
+    (kept,) = world.kept()
+    assert before.rows == kept.rows
+
+
+@pytest.mark.parametrize("error", [AccessDenied("x", operation="ec2:X"), Throttled("busy")])
+def test_a_place_where_no_kind_can_be_read_keeps_its_last_scan(error: CloudError) -> None:
+    """A role without any right, or a Region that throttles every call, is no empty Region."""
+    world = World()
+    before = world.good_scan(KindTwin([resource("a")]))
+    world.clock.time += A_DAY
+    with pytest.raises(type(error)):
+        world.scan(KindTwin(error=error), KindTwin(error=error))
+    (kept,) = world.kept()
+    assert (before.rows, NOW) == (kept.rows, kept.scanned_at)
+
+
+def test_a_damaged_refusal_hides_no_snapshot(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and left out."""
+    world = World()
+    before = world.good_scan(KindTwin([resource("a")]))
+    world.clock.time += A_DAY
+    world.places.regions = DENIED
+    with pytest.raises(AccessDenied):
+        world.scan()
+    table = world.store._table
+    del table.items["SCAN", f"{TARGET.account}#{TARGET.region}#refused"]["line"]  # type: ignore[attr-defined]
+    assert (before,) == world.kept()
+    assert "the refusal of" in caplog.text
 
 
 def test_a_missing_right_costs_its_kind_alone() -> None:
@@ -161,7 +283,9 @@ def test_a_missing_right_costs_its_kind_alone() -> None:
     world.places.regions = AccessDenied("x", operation="ec2:DescribeRegions")
     missing = AccessDenied("x", operation="sagemaker:ListEndpoints", words="no right")
 
-    kept = world.scan(KindTwin(error=missing, words="SageMaker endpoints"), KindTwin([resource()]))
+    kept = world.good_scan(
+        KindTwin(error=missing, words="SageMaker endpoints"), KindTwin([resource()])
+    )
     assert 1 == len(kept.rows)
     (line,) = kept.unread
     assert ("SageMaker endpoints", True) == (line.topic, line.is_missing_right)
@@ -172,7 +296,7 @@ def test_prices_that_could_not_be_read_are_said() -> None:
     world = World()
     line = Unread(str(TARGET), "Spot prices", "ec2:DescribeSpotPriceHistory", "no")
     world.places.prices = (line,)
-    assert (line,) == world.scan(KindTwin([resource()])).unread
+    assert (line,) == world.good_scan(KindTwin([resource()])).unread
 
 
 def test_governed_instances_are_left_to_the_sweep_and_other_tagged_things_are_not() -> None:
@@ -180,7 +304,7 @@ def test_governed_instances_are_left_to_the_sweep_and_other_tagged_things_are_no
     is asked about an instance that a person stopped, either."""
     world = World()
     governed = [resource("a", is_governed=True)]
-    kept = world.scan(
+    kept = world.good_scan(
         KindTwin(governed, name="ec2-instance"),
         KindTwin(governed, name="stopped-instance"),
         KindTwin(governed, name="sagemaker-endpoint"),
@@ -200,7 +324,7 @@ def test_a_huge_place_is_kept_bounded_by_its_most_expensive_waste(
         KindTwin([resource(name)], {name: UNUSED}, Decimal(number + 1))
         for number, name in enumerate(ids)
     ]
-    kept = world.scan(*idle)
+    kept = world.good_scan(*idle)
     assert ["r-4", "r-3", "r-2"] == [scanned.row.resource.resource_id for scanned in kept.rows]
     assert (2, Decimal(3 * 730)) == (kept.left_out, kept.left_out_waste_usd_per_month)
 

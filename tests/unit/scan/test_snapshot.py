@@ -10,8 +10,9 @@ from governor.core.instance import Target
 from governor.fleet.model import STOPPED, UNGOVERNED, FleetPage
 from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Snapshot, Strength, Unread
+from governor.scan.rules import refusals_of
 from governor.scan.snapshot import snapshot, ungoverned
-from governor.scan.words import ungoverned_headline
+from governor.scan.words import refusal_text, ungoverned_headline
 from tests.console_world import make_row
 from tests.unit.scan.kinds import NOW
 from tests.unit.scan.reports import row
@@ -134,3 +135,33 @@ def test_somebody_who_sees_none_of_the_rows_is_not_told_that_nothing_was_scanned
         ungoverned_headline(found.report, is_scanned=found.is_scanned) for found in (nobody, never)
     ]
     assert ["Nothing that was found belongs to you.", "Nothing was scanned yet."] == headlines
+
+
+def refused(kept: Snapshot, place: Target) -> Snapshot:
+    """A snapshot of a place that was refused since."""
+    line = Unread(str(place), "everything", "sts:AssumeRole", "no", True, kept.scanned_at)
+    return replace(kept, unread=(line,))
+
+
+def test_a_refused_place_shows_its_last_rows_and_since_when_nothing_was_read() -> None:
+    """One entry stands for all Regions of an account that were last read on the same day."""
+    snapshots = (
+        refused(scanned(HERE, row(0, UNUSED, "1"), hours_ago=74), HERE),
+        refused(scanned(THERE, row(1, UNUSED, "2"), hours_ago=75), THERE),
+    )
+    found = ungoverned(snapshots, (HERE, THERE), NOW, everything)
+    assert Decimal("2190.00") == found.report.waste_usd_per_month
+    assert not found.report.is_complete
+    (text,) = map(refusal_text, refusals_of(found.report.unread))
+    assert (
+        "everything in 123456789012/us-east-1, 210987654321/us-east-1: last read at Wed Nov 25, "
+        "09:00 UTC or later, since then refused: missing right sts:AssumeRole; AWS says: no"
+    ) == text
+    assert () == found.late
+
+
+def test_whoever_may_not_see_the_refusal_sees_that_the_scan_is_late() -> None:
+    """It names AWS's words about the account, which only those of the account may see."""
+    kept = refused(scanned(HERE, row(0, UNUSED, tags={"Project": "vision"}), hours_ago=74), HERE)
+    found = ungoverned((kept,), (HERE,), NOW, lambda _, project, __: project == "vision")
+    assert ((), (HERE,)) == (found.report.unread, found.late)

@@ -75,6 +75,7 @@ def report_document(report: Report) -> dict[str, Any]:
                 "operation": line.operation or None,
                 "reason": line.reason,
                 "is_missing_right": line.is_missing_right,
+                "last_read_at": line.last_read_at,
             }
             for line in report.unread
         ],

@@ -154,6 +154,9 @@ class Unread:
     """AWS's words, or why an answer could not be read."""
     is_missing_right: bool = False
     """True if a right to `operation` would fix it."""
+    last_read_at: UtcDatetime | None = field(default=None, compare=False)
+    """When the place was last read, if the report shows what was found then; `None` if it shows
+    nothing in its stead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,24 @@ class Snapshot:
     calls: int = 0
     usd_spent: Usd = Decimal()
     """AWS's charge for the calls of this scan."""
+
+    @property
+    def target(self) -> Target:
+        """Return the account and Region, without a role."""
+        return Target(self.account, self.region)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedScan:
+    """A scan of an account and Region that AWS refused as a whole, so that the last one stays."""
+
+    account: str
+    region: str
+    at: UtcDatetime
+    cause: str
+    """The call and AWS's code, such as `sts:AssumeRole AccessDenied`: the same while nothing
+    changes there."""
+    line: Unread
 
     @property
     def target(self) -> Target:

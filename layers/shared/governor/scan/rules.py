@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 
-from governor.core.units import Usd, letters_and_digits, printable
+from governor.core.units import Usd, UtcDatetime, letters_and_digits, printable
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.names import Tagged
 from governor.policy.rules.owners import named_owner
@@ -94,28 +95,56 @@ class Refusal:
     reason: str
     """The reason of one of them; the others may differ in names alone."""
     is_missing_right: bool
+    last_read_at: UtcDatetime | None = None
+    """When the first of the places was last read, if the report shows what was found then."""
 
 
 def refusals_of(unread: Iterable[Unread]) -> tuple[Refusal, ...]:
     """Return what could not be read in as few entries as say it: AWS words each refusal with the
     Region and the resource, so that a missing right would else fill pages."""
-    lines_by_topic: dict[tuple[str, str, bool, str], list[Unread]] = {}
+    lines_by_topic: dict[tuple[str, _Reason], list[Unread]] = {}
     for line in unread:
-        reason = "" if line.is_missing_right else line.reason
-        key = (line.topic, line.operation, line.is_missing_right, reason)
-        lines_by_topic.setdefault(key, []).append(line)
-    lines_by_places: dict[tuple[tuple[str, ...], bool, str], list[Unread]] = {}
-    for (_, _, is_missing_right, reason), lines in lines_by_topic.items():
+        lines_by_topic.setdefault((line.topic, _reason_of(line)), []).append(line)
+    lines_by_places: dict[tuple[tuple[str, ...], _Reason], list[Unread]] = {}
+    for (_, reason), lines in lines_by_topic.items():
         places = tuple(sorted({line.place for line in lines}))
-        lines_by_places.setdefault((places, is_missing_right, reason), []).append(lines[0])
+        key = (places, replace(reason, operation=""))
+        lines_by_places.setdefault(key, []).append(_earliest(lines))
     refusals = [
         Refusal(
             places=places,
             topics=tuple(dict.fromkeys(line.topic for line in lines)),
             operations=tuple(dict.fromkeys(line.operation for line in lines if line.operation)),
             reason=lines[0].reason,
-            is_missing_right=is_missing_right,
+            is_missing_right=reason.is_missing_right,
+            last_read_at=lines[0].last_read_at,
         )
-        for (places, is_missing_right, _), lines in lines_by_places.items()
+        for (places, reason), lines in lines_by_places.items()
     ]
     return tuple(sorted(refusals, key=lambda refusal: (-len(refusal.places), refusal.topics)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """The things that lines must have in common to be one entry."""
+
+    operation: str
+    is_missing_right: bool
+    text: str
+    last_read_on: date | None
+
+
+def _reason_of(line: Unread) -> _Reason:
+    """Return the reason of a line, without AWS's words if it is a missing right."""
+    return _Reason(
+        operation=line.operation,
+        is_missing_right=line.is_missing_right,
+        text="" if line.is_missing_right else line.reason,
+        last_read_on=None if line.last_read_at is None else line.last_read_at.date(),
+    )
+
+
+def _earliest(lines: Sequence[Unread]) -> Unread:
+    """Return the first line, with the earliest time at which any of their places was read."""
+    times = [line.last_read_at for line in lines if line.last_read_at is not None]
+    return replace(lines[0], last_read_at=min(times, default=None))

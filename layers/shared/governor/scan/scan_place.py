@@ -15,7 +15,7 @@ from governor.core.units import printable
 from governor.scan.kind import UNREADABLE, Kind, Place
 from governor.scan.model import Resource, Row, Unread
 from governor.scan.rules import owner_of
-from governor.scan.unread import unread_of
+from governor.scan.unread import has_expired, unread_of
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +26,9 @@ class PlaceReport:
 
     rows: tuple[Row, ...]
     unread: tuple[Unread, ...]
+    refused_by: CloudError | None = None
+    """The error of the first kind, if no kind could be read at all, or the credentials ended
+    between two kinds."""
 
 
 def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
@@ -33,18 +36,36 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
     out unless the place allows those. Raises nothing for what AWS refuses."""
     rows: list[Row] = []
     unread: list[Unread] = []
+    errors: list[CloudError] = []
+    has_read_any = False
     for kind in kinds:
         if kind.is_billed and not place.reads_commitments:
             continue
         try:
             rows += kind.completed(place, list(_rows(kind, place)))
+            has_read_any = True
         except CloudError as error:
+            errors.append(error)
             unread.append(unread_of(str(place.target), kind.words, error))
         except UNREADABLE as error:
             _log.info("%s in %s cannot be read", kind.words, place.target, exc_info=True)
             why = f"AWS's answer cannot be read: {error!r}"
             unread.append(Unread(str(place.target), kind.words, "", printable(why)))
-    return PlaceReport(tuple(rows), (*unread, *place.unread))
+    return PlaceReport(
+        rows=tuple(rows),
+        unread=(*unread, *place.unread),
+        refused_by=_refusal_of_all(errors, has_read_any=has_read_any),
+    )
+
+
+def _refusal_of_all(errors: Sequence[CloudError], *, has_read_any: bool) -> CloudError | None:
+    """Return the error that says why the place as a whole was not read; `None` if it was."""
+    for error in errors:
+        if has_expired(error):
+            return error
+    if errors and not has_read_any:
+        return errors[0]
+    return None
 
 
 def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """The daily scan of one account and Region: read every kind of resource, and keep what was found.
 
-It changes nothing but its own snapshot. A scan that cannot be made leaves the last one as it was.
+It changes nothing but its own snapshot. A scan that cannot be made leaves the last one as it was. A
+place that AWS refuses fails the scan once, which an alarm reports, and not again while it lasts.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from governor.core.units import Usd, UtcDatetime
 from governor.policy.model.policy import Policy
 from governor.policy.ports import Policies
 from governor.scan.kind import Kind, Place
-from governor.scan.model import Snapshot, Unread
+from governor.scan.model import RefusedScan, Snapshot, Unread
 from governor.scan.scan_place import PlaceReport, scan_place
 from governor.scan.snapshot import snapshot
 from governor.scan.store import Scans
-from governor.scan.unread import unreached
+from governor.scan.unread import is_unreachable, refused_scan
 
 _LIGHTEST = "ec2:DescribeRegions"
 """A call that any account answers, by which it shows whether the place can be reached at all."""
@@ -65,11 +66,13 @@ class ScanTarget:
     scan_store: Scans
     kinds: Sequence[Kind[Any, Any]]
 
-    def __call__(self, target: Target) -> Snapshot:
-        """Scan the target, keep the snapshot, and return it.
+    def __call__(self, target: Target) -> Snapshot | RefusedScan:
+        """Scan the target, keep the snapshot, and return it. Return the refusal, and keep the last
+        snapshot, if AWS refuses the whole place for a reason that failed an earlier scan already.
 
-        A part that AWS refuses is a line of the snapshot. Raises: CloudError, and nothing is kept,
-        if the place does not answer at all, as in an outage; or if it cannot be kept.
+        A part that AWS refuses is a line of the snapshot. Raises: AccessDenied if AWS refuses the
+        whole place for a new reason; CloudError if the place does not answer at all, as in an
+        outage, or the result cannot be kept. The last snapshot stays then, too.
         """
         now = self.clock.now()
         policy = self.policies.base().policy
@@ -79,18 +82,33 @@ class ScanTarget:
             unread = [*found.unread, *opened.unread_prices()]
             kept = snapshot(target, found.rows, unread, policy.ownership, now)
             kept = replace(kept, calls=opened.calls, usd_spent=opened.usd_spent)
+        except AccessDenied as error:
+            return self._keep_refusal(target, error, now)
         finally:
             self.places.close()
         self.scan_store.keep(kept)
         return kept
 
     def _read(self, place: Place) -> PlaceReport:
-        """Return the rows of all kinds, and what could not be read: one line if that is
-        everything. Raises: CloudError if the place does not answer."""
+        """Return the rows of all kinds, and what could not be read. Raises: AccessDenied if AWS
+        refuses the whole place; another CloudError if the place does not answer."""
         try:
             place.call(_LIGHTEST)
         except AccessDenied as error:
-            line = unreached(place.target, error)
-            if line is not None:
-                return PlaceReport((), (line,))
-        return scan_place(place, self.kinds)
+            if is_unreachable(place.target, error):
+                raise
+        report = scan_place(place, self.kinds)
+        if report.refused_by is not None:
+            raise report.refused_by
+        return report
+
+    def _keep_refusal(self, target: Target, error: AccessDenied, now: UtcDatetime) -> RefusedScan:
+        """Keep that the place was refused, beside its last snapshot, and return that. Raises:
+        AccessDenied, the error itself, if no scan since the last good one failed for the same
+        cause: the alarm on failed scans reports it. CloudError if it cannot be kept."""
+        refused = refused_scan(target, error, now)
+        is_known = self.scan_store.is_known(refused)
+        self.scan_store.keep_refusal(refused)
+        if not is_known:
+            raise error
+        return refused

@@ -91,7 +91,7 @@ class Ungoverned:
     report: Report
     """Its time is that of the oldest scan."""
     late: tuple[Target, ...]
-    """Places whose last scan is older than `LATE`."""
+    """Places whose last scan is older than `LATE`, but for those of which `report` says why."""
     left_out: int
     """How many rows are in no list and in no sum."""
     left_out_waste_usd_per_month: Usd
@@ -145,7 +145,7 @@ def ungoverned(
     )
     return Ungoverned(
         report=report,
-        late=tuple(place for place in places if now - snapshot_by_target[place].scanned_at > LATE),
+        late=tuple(place for place in places if _is_late(snapshot_by_target[place], whole, now)),
         left_out=sum(kept.left_out for kept in whole),
         left_out_waste_usd_per_month=sum(
             (kept.left_out_waste_usd_per_month for kept in whole), Decimal()
@@ -182,3 +182,10 @@ def _rows_seen(
         if not is_in_fleet and sees(kept.account, scanned.project, scanned.owner):
             rows.append(scanned)
     return rows
+
+
+def _is_late(kept: Snapshot, explained: Sequence[Snapshot], now: UtcDatetime) -> bool:
+    """Return whether a scan is older than `LATE`, and no line about a refusal says why. Only the
+    lines of the snapshots in `explained` are shown."""
+    is_refused = any(line.last_read_at is not None for line in kept.unread)
+    return now - kept.scanned_at > LATE and not (is_refused and kept in explained)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Target
-from governor.core.units import printable
-from governor.scan.model import Unread
+from governor.core.units import UtcDatetime, printable
+from governor.scan.model import RefusedScan, Unread
 
 _CREDENTIALS = (
     "AuthFailure",
@@ -20,6 +20,8 @@ _CREDENTIALS = (
 )
 """Codes of refusals that no right would fix: the credentials ended, or the Region does not know
 them."""
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException")
+"""Codes of credentials that worked before."""
 _ENCODED = "Encoded authorization failure message"
 """The text before a thousand characters that only AWS can read."""
 INTERRUPTED = "the scan was interrupted"
@@ -43,6 +45,11 @@ def unread_of(place: str, topic: str, error: CloudError) -> Unread:
     )
 
 
+def has_expired(error: CloudError) -> bool:
+    """Return whether the credentials ended, so that no further call can succeed."""
+    return error.code in _EXPIRED
+
+
 def interrupted(place: str) -> Unread:
     """Return the line about an account and Region that was not looked at any more."""
     return Unread(place, EVERYTHING, "", INTERRUPTED)
@@ -61,10 +68,19 @@ def unread_prices(
     return lines
 
 
-def unreached(target: Target, error: AccessDenied) -> Unread | None:
-    """Return the line about a place of which nothing can be read: its role cannot be assumed, or
-    its Region does not take the credentials. Return `None` if only a right is missing there."""
+def is_unreachable(target: Target, error: AccessDenied) -> bool:
+    """Return whether nothing of a place can be read: its role cannot be assumed, or its Region does
+    not take the credentials. Return false if only a right is missing there."""
     line = unread_of(str(target), EVERYTHING, error)
-    if line.is_missing_right and line.operation != _ASSUME_ROLE:
-        return None
-    return line
+    return not line.is_missing_right or line.operation == _ASSUME_ROLE
+
+
+def refused_scan(target: Target, error: CloudError, at: UtcDatetime) -> RefusedScan:
+    """Return the record of a scan that AWS refused as a whole."""
+    return RefusedScan(
+        account=target.account,
+        region=target.region,
+        at=at,
+        cause=f"{error.operation} {error.code}".strip(),
+        line=unread_of(str(target), EVERYTHING, error),
+    )

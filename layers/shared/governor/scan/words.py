@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from governor.core.units import listed, money, plural, usd
+from governor.core.units import in_utc, listed, money, plural, usd
 from governor.scan.model import Report, Row, Strength
 from governor.scan.rules import Refusal
 
@@ -82,8 +82,10 @@ def own_cost(report: Report) -> str:
 def refusal_text(refusal: Refusal) -> str:
     """Return the sentence about something that could not be read."""
     where = listed(refusal.places, _PLACES_NAMED)
-    topics = ", ".join(refusal.topics)
-    text = f"{topics} in {where}: "
+    text = f"{', '.join(refusal.topics)} in {where}: "
+    if refusal.last_read_at is not None:
+        or_later = " or later" if len(refusal.places) > 1 else ""
+        text += f"last read at {in_utc(refusal.last_read_at)}{or_later}, since then refused: "
     if refusal.is_missing_right:
         text += f"missing right {', '.join(refusal.operations)}; AWS says: "
     elif refusal.operations:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from governor.policy.document import PolicyBook
-from governor.scan.model import Snapshot
+from governor.scan.model import RefusedScan, Snapshot
 from governor.scan.registry import KINDS
 from governor.scan.rights import kinds_of_the_stack
 from governor.scan.scan_target import ScanTarget
@@ -13,7 +13,7 @@ from governor.wiring.parts import Parts
 from governor.wiring.policies import by_target, present
 
 
-def scan_accelerators(parts: Parts) -> Callable[[str, str], Snapshot]:
+def scan_accelerators(parts: Parts) -> Callable[[str, str], Snapshot | RefusedScan]:
     """Return the function that takes an account and a Region, and scans it under the policy in
     force then.
 

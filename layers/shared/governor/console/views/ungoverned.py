@@ -8,7 +8,7 @@ from __future__ import annotations
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import addresses, figures
 from governor.scan.documents import COLUMNS, report_document, rows_of
-from governor.scan.model import Finding, Row, Strength
+from governor.scan.model import Finding, Row, Strength, Unread
 from governor.scan.rules import groups_of, refusals_of
 from governor.scan.snapshot import Ungoverned
 from governor.scan.words import refusal_text, remarks, ungoverned_headline
@@ -16,7 +16,14 @@ from governor.scan.words import refusal_text, remarks, ungoverned_headline
 _ROWS = 100
 _GROUPS_SHOWN = 10
 """The most groups of each kind that the page shows, the most expensive waste first."""
-_UNREAD_COLUMNS = ("place", "topic", "operation", "reason", "is_missing_right")
+_UNREAD_COLUMNS = (
+    "place",
+    "topic",
+    "operation",
+    "reason",
+    "is_missing_right",
+    "last_read_at",
+)
 _PILLS = {Strength.STRONG: "bad", Strength.WEAK: "warn", Strength.NONE: "soft"}
 """Colors of waste, by how much its evidence proves."""
 
@@ -33,10 +40,7 @@ def ungoverned(request: ViewRequest) -> Page:
         "owner": groups_of(report.rows, _owner_of),
     }
     document = _document(found)
-    unread = tuple(
-        (line.place, line.topic, line.operation, line.reason, line.is_missing_right)
-        for line in report.unread
-    )
+    unread = tuple(_unread_values(line) for line in report.unread)
     return Page(
         title="Ungoverned",
         template="ungoverned.html",
@@ -71,6 +75,18 @@ def _document(found: Ungoverned) -> dict[str, object]:
     late = [{"account": place.account, "region": place.region} for place in found.late]
     document["late_places"] = late
     return document
+
+
+def _unread_values(line: Unread) -> tuple[object, ...]:
+    """Return a line about what could not be read, in the order of `_UNREAD_COLUMNS`."""
+    return (
+        line.place,
+        line.topic,
+        line.operation,
+        line.reason,
+        line.is_missing_right,
+        line.last_read_at,
+    )
 
 
 def _pill(row: Row) -> str:
