@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +16,7 @@ import pytest
 
 from governor.approvals.model.terms import Scope
 from governor.console import formats
+from governor.console.parts import document_part
 from governor.console.views.ungoverned import ungoverned
 from governor.core.errors import AccessDenied, InputError
 from governor.core.instance import Target
@@ -27,6 +30,8 @@ from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, caller, html
 
 HERE, THERE = TARGETS
+LAMBDA_LIMIT = 6 * 1024 * 1024
+"""Bytes of an answer. Source: Lambda quotas, invocation payload (request and response)."""
 UNUSED = Judgment(Finding.UNUSED, Strength.STRONG, "0 invocations in 14 days")
 LIKELY = Judgment(Finding.LIKELY_IDLE, Strength.WEAK, "CPU under 2%")
 UNKNOWN = Judgment(Finding.NOT_MEASURED, Strength.NONE, "activity is not measured")
@@ -209,3 +214,90 @@ def test_every_page_leads_to_it() -> None:
     assert 'href="/ungoverned" aria-current="page"' in html(
         ungoverned, ConsoleWorld(), path="/ungoverned"
     )
+
+
+def many(count: int, *, name: str = "endpoint") -> ConsoleWorld:
+    """Half of so many rows in each of two places, of 30 owners, with long names."""
+    world = ConsoleWorld()
+    for target in (HERE, THERE):
+        rows = [
+            found(f"{name}-{number:05}-{'x' * 40}", UNUSED, "7.09", target)
+            for number in range(count // 2)
+        ]
+        owned = [replace(row, owner=f"team-{number % 30}") for number, row in enumerate(rows)]
+        scanned(world, target, *owned)
+    return world
+
+
+def test_ten_thousand_rows_come_in_parts_that_lambda_can_answer() -> None:
+    """As JSON and as CSV; together the parts are all rows, and each says how many there are."""
+    world = many(10_000, name="y" * 100)
+    page = ungoverned(world.asked())
+    ids: list[str] = []
+    parts = 1
+    number = 0
+    while number < parts:
+        number += 1
+        document: Any = document_part(page, str(number))
+        answer = formats.as_json(200, {"is_incomplete": False, **document})
+        assert len(json.dumps(answer.body)) < LAMBDA_LIMIT
+        parts = document["parts"]
+        assert number == document["part"]
+        assert Decimal("51757000.00") == document["waste_usd_per_month"]
+        ids += [f"{row['region']} {row['id']}" for row in document["rows"]]
+    assert parts > 1
+    assert 10_000 == len(ids) == len(set(ids))
+
+    answers = [formats.as_csv(page, "", "1", is_whole=True)]
+    assert 'filename="ungoverned-part-1-of-2.csv"' in answers[0].headers["Content-Disposition"]
+    answers.append(formats.as_csv(page, "", "2", is_whole=True))
+    lines = [line for answer in answers for line in csv.DictReader(StringIO(answer.body))]
+    assert 10_000 == len(lines)
+    assert all(len(json.dumps(answer.body)) < LAMBDA_LIMIT for answer in answers)
+
+    text = html(ungoverned, world, path="/ungoverned")
+    assert len(json.dumps(text)) < LAMBDA_LIMIT
+    assert 'CSV</a> in 2 parts: the others are <a href="/ungoverned.csv?part=2">2</a>' in text
+
+
+def test_names_of_emoji_and_quotes_fit_into_an_answer_too() -> None:
+    """They are the longest in JSON, where each is twelve letters, of which Lambda escapes two."""
+    page = ungoverned(many(2_000, name='\N{ROCKET}"' * 90).asked())
+    document: Any = document_part(page, "")
+    assert document["parts"] > 1
+    for number in range(1, document["parts"] + 1):
+        part = document_part(page, str(number))
+        assert len(json.dumps(formats.as_json(200, part).body)) < LAMBDA_LIMIT
+
+
+@pytest.mark.parametrize("part", ["0", "2", "-1", "one", "1e3", "\N{SUPERSCRIPT TWO}", "9" * 20])
+def test_a_part_that_there_is_not_is_refused(part: str) -> None:
+    """With what it can be."""
+    page = ungoverned(stored().asked())
+    with pytest.raises(InputError, match="part must be a number from 1 to 1"):
+        document_part(page, part)
+    with pytest.raises(InputError, match="part must be a number from 1 to 1"):
+        formats.as_csv(page, "", part, is_whole=True)
+
+
+def test_thousands_of_reasons_fit_into_the_page_and_its_json() -> None:
+    """The page shows fifty, says how many more there are, and links their table."""
+    world = ConsoleWorld()
+    unread = [Unread(str(HERE), f"topic {n}", "x:Y", f"{n} {'w' * 900}") for n in range(300)]
+    scanned(world, HERE, unread=unread)
+    scanned(world, THERE)
+    text = html(ungoverned, world, path="/ungoverned")
+    assert text.count("<li>topic") == 50
+    assert 'And 250 more reasons: <a href="/ungoverned.csv?table=not-read">CSV</a>' in text
+
+
+def test_sums_by_owner_add_up_although_ten_are_shown() -> None:
+    """The eleventh line stands for the others."""
+    text = html(ungoverned, many(60), path="/ungoverned")
+    by_owner = text[text.index("Waste by owner") :]
+    assert "<bdi>and 20 more</bdi>" in by_owner[: by_owner.index("</section>")]
+    amounts = re.findall(
+        r'<td class="number">\$([\d,]+)</td>', by_owner[: by_owner.index("</section>")]
+    )
+    assert 11 == len(amounts)
+    assert 310_542 == pytest.approx(sum(int(a.replace(",", "")) for a in amounts), abs=11)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from operator import attrgetter
 
 import pytest
 
 from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Strength
-from governor.scan.rules import by_waste, owner_of
+from governor.scan.rules import Group, by_waste, first_groups, owner_of
 from tests.unit.scan.kinds import resource
 
 
@@ -63,3 +64,18 @@ def test_the_most_exact_owner_tag_counts(tags: dict[str, str], owner: str | None
 def test_the_policy_s_owner_tags_come_first(tags: dict[str, str], owner: str) -> None:
     """They are compared exactly, as for instances of the fleet."""
     assert owner == owner_of(resource(tags=tags), Ownership(owner_tag_keys=("CostOwner",)))
+
+
+def test_groups_that_are_not_shown_are_one_line_so_that_all_add_up() -> None:
+    """Ten groups of twelve are shown, and the other two with their count and waste."""
+    groups = [Group(f"owner-{n}", 2, 1, Decimal(20 - n), Decimal(12 - n)) for n in range(12)]
+    shown = first_groups(groups, 10)
+    assert ("and 2 more", 4, 2, Decimal(3)) == (
+        shown[-1].name,
+        shown[-1].rows,
+        shown[-1].wasted,
+        shown[-1].waste_usd_per_month,
+    )
+    for sum_of in (attrgetter("rows"), attrgetter("usd_per_month"), attrgetter("wasted")):
+        assert sum(map(sum_of, groups)) == sum(map(sum_of, shown))
+    assert tuple(groups[:10]) == first_groups(groups[:10], 10)

@@ -149,7 +149,7 @@ def test_a_refused_place_shows_its_last_rows_and_since_when_nothing_was_read() -
         refused(scanned(HERE, row(0, UNUSED, "1"), hours_ago=74), HERE),
         refused(scanned(THERE, row(1, UNUSED, "2"), hours_ago=75), THERE),
     )
-    found = ungoverned(snapshots, (HERE, THERE), NOW, everything)
+    found = ungoverned(snapshots, (), (HERE, THERE), NOW, everything)
     assert Decimal("2190.00") == found.report.waste_usd_per_month
     assert not found.report.is_complete
     (text,) = map(refusal_text, refusals_of(found.report.unread))
@@ -163,5 +163,5 @@ def test_a_refused_place_shows_its_last_rows_and_since_when_nothing_was_read() -
 def test_whoever_may_not_see_the_refusal_sees_that_the_scan_is_late() -> None:
     """It names AWS's words about the account, which only those of the account may see."""
     kept = refused(scanned(HERE, row(0, UNUSED, tags={"Project": "vision"}), hours_ago=74), HERE)
-    found = ungoverned((kept,), (HERE,), NOW, lambda _, project, __: project == "vision")
+    found = ungoverned((kept,), (), (HERE,), NOW, lambda _, project, __: project == "vision")
     assert ((), (HERE,)) == (found.report.unread, found.late)

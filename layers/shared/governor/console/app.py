@@ -19,6 +19,7 @@ from aws_lambda_powertools.event_handler import Response as Routed
 
 from governor.console import formats
 from governor.console.page import Caller, Page, Reader, ViewRequest
+from governor.console.parts import document_part
 from governor.console.session import Doors, caller_of
 from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
@@ -215,18 +216,19 @@ class Console:
 
     def _show_view(self, view: View, request: Request, view_request: ViewRequest) -> Response:
         """Return the view's page as HTML, JSON or CSV, whichever the client asks for. Raises:
-        NotFound for a table that the page lacks; ConfigurationError if our key cannot be used;
-        CloudError; what the view raises."""
+        NotFound for a table that the page lacks; InputError for a part that it lacks;
+        ConfigurationError if our key cannot be used; CloudError; what the view raises."""
         # Reads at once what the page would read record by record.
         figures.questions(view_request)
         page = view(view_request)
+        part = request.query.get("part", "")
         if request.wants_csv:
             table_name = request.query.get("table", "")
-            return formats.as_csv(page, table_name, is_whole=not view_request.is_incomplete)
+            is_whole = not view_request.is_incomplete
+            return formats.as_csv(page, table_name, part, is_whole=is_whole)
         if request.wants_json:
-            return formats.as_json(
-                200, {"is_incomplete": view_request.is_incomplete, **page.document}
-            )
+            document = document_part(page, part)
+            return formats.as_json(200, {"is_incomplete": view_request.is_incomplete, **document})
         return framed(page, view_request, request.path, self._doors.token)
 
     def _carry_out_form(self, post: Post, request: Request, view_request: ViewRequest) -> Response:

@@ -12,7 +12,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from governor.console.page import Page
-from governor.core.documents import plain
+from governor.console.parts import chosen, csv_parts
+from governor.core.documents import csv_text, plain
 from governor.core.errors import NotFound
 from governor.web.responses import (
     HEADERS,
@@ -56,15 +57,21 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
     return answer(status, json.dumps(document, default=plain), _JSON)
 
 
-def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return the table of a page with this name as a CSV file; its first one if `name` is empty.
+def as_csv(page: Page, name: str, part: str = "", *, is_whole: bool) -> Response:
+    """Return the table of a page with this name as a CSV file; its first one if `name` is empty. A
+    table that is too long for an answer comes in parts, and the file's name says which one it is.
     Unless `is_whole`, the file's name ends with `-incomplete`, as something is missing. Raises:
-    NotFound if the page has no such table, or none at all."""
+    NotFound if the page has no such table, or none at all; InputError for a part that there is
+    not."""
     for table in page.tables:
         if name in ("", table.name):
             break
     else:
         raise NotFound(f"this page has no table {name!r}")
+    parts = csv_parts(table)
+    number, rows = chosen(parts, part)
+    of_parts = f"-part-{number}-of-{len(parts)}" if len(parts) > 1 else ""
     suffix = "" if is_whole else "-incomplete"
-    disposition = f'attachment; filename="{table.name}{suffix}.csv"'
-    return answer(200, table.csv, _CSV, **{"Content-Disposition": disposition})
+    disposition = f'attachment; filename="{table.name}{of_parts}{suffix}.csv"'
+    text = csv_text(table.columns, rows)
+    return answer(200, text, _CSV, **{"Content-Disposition": disposition})

@@ -375,6 +375,8 @@ class Page:
     values: Mapping[str, object]
     document: Mapping[str, object]
     tables: tuple[Table, ...] = field(default=())
+    long_lists: tuple[str, ...] = ()
+    """Names of lists in `document` that may be too long for one answer, and so come in parts."""
     whole: Callable[[str], str] | None = None
     """Makes the page as the link of a message shows it, from the token of its form. If it is set,
     no template of the console is used."""

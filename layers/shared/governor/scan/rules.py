@@ -76,6 +76,22 @@ def groups_of(rows: Iterable[Row], name_of: Callable[[Row], str]) -> tuple[Group
     return tuple(sorted(groups, key=lambda group: (-group.waste_usd_per_month, group.name)))
 
 
+def first_groups(groups: Sequence[Group], most: int) -> tuple[Group, ...]:
+    """Return the first groups, and one named `and 3 more` for all others, so that what is shown
+    still adds up. Return all groups if there are no more than `most`."""
+    others = groups[most:]
+    if not others:
+        return tuple(groups)
+    rest = Group(
+        name=f"and {len(others)} more",
+        rows=sum(group.rows for group in others),
+        wasted=sum(group.wasted for group in others),
+        usd_per_month=sum((group.usd_per_month for group in others), Decimal()),
+        waste_usd_per_month=sum((group.waste_usd_per_month for group in others), Decimal()),
+    )
+    return (*groups[:most], rest)
+
+
 def _group(name: str, rows: Sequence[Row]) -> Group:
     """Return the group of these rows."""
     wasted = sum(row.judgment.finding.is_waste for row in rows)

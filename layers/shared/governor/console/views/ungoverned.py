@@ -6,16 +6,20 @@ Rows, sums and sentences are those of `governor scan`; this page only arranges t
 from __future__ import annotations
 
 from governor.console.page import Page, Table, ViewRequest
+from governor.console.parts import csv_parts
 from governor.console.views import addresses, figures
+from governor.core.units import listed
 from governor.scan.documents import COLUMNS, report_document, rows_of
 from governor.scan.model import Finding, Row, Strength, Unread
-from governor.scan.rules import groups_of, refusals_of
+from governor.scan.rules import first_groups, groups_of, refusals_of
 from governor.scan.snapshot import Ungoverned
 from governor.scan.words import refusal_text, remarks, ungoverned_headline
 
 _ROWS = 100
 _GROUPS_SHOWN = 10
 """The most groups of each kind that the page shows, the most expensive waste first."""
+_REFUSALS_SHOWN = 50
+_LATE_SHOWN = 20
 _UNREAD_COLUMNS = (
     "place",
     "topic",
@@ -40,7 +44,9 @@ def ungoverned(request: ViewRequest) -> Page:
         "owner": groups_of(report.rows, _owner_of),
     }
     document = _document(found)
+    refusals = refusals_of(report.unread)
     unread = tuple(_unread_values(line) for line in report.unread)
+    table = Table("ungoverned", COLUMNS, rows_of(report))
     return Page(
         title="Ungoverned",
         template="ungoverned.html",
@@ -51,14 +57,18 @@ def ungoverned(request: ViewRequest) -> Page:
             "report": report,
             "lines": [(row, _pill(row)) for row in shown],
             "pages": pages,
-            "groups": {name: sums[:_GROUPS_SHOWN] for name, sums in groups.items()},
-            "refusals": [refusal_text(refusal) for refusal in refusals_of(report.unread)],
+            "groups": {name: first_groups(sums, _GROUPS_SHOWN) for name, sums in groups.items()},
+            "refusals": [refusal_text(refusal) for refusal in refusals[:_REFUSALS_SHOWN]],
+            "refusals_left": len(refusals[_REFUSALS_SHOWN:]),
+            "late": listed([str(place) for place in found.late], _LATE_SHOWN),
             "has_missing_right": any(line.is_missing_right for line in report.unread),
+            "csv_parts": len(csv_parts(table)),
             "sees_everything": request.scope.everything,
         },
         document=document,
+        long_lists=("rows", "not_read"),
         tables=(
-            Table("ungoverned", COLUMNS, rows_of(report)),
+            table,
             Table("not-read", _UNREAD_COLUMNS, unread),
         ),
     )
