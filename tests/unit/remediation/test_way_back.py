@@ -613,6 +613,36 @@ def test_what_others_stop_after_it_ran_was_started_all_the_same() -> None:
     assert world.state.record(TARGET, world.ref.instance_id).starting is None
 
 
+@pytest.mark.parametrize("was_seen_running", [True, False])
+def test_what_shuts_itself_down_ran_and_was_not_taken_back_by_ec2(was_seen_running: bool) -> None:
+    """A script, a schedule or a person inside it did that: people read so, and what to look for.
+    Its button opens again."""
+    world = stopped()
+    if was_seen_running:
+        seen_running(world)
+    else:
+        world.ec2.instant = False
+        undo(world)
+    world.clock.moment += SHORTLY
+    world.ec2.fall_back(
+        world.ref.instance_id, "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
+    )
+
+    see(world)
+
+    noted = last_try(world)
+    assert (StartStatus.FELL_BACK, True) == (noted.status, episode_of(world).can_be_started)
+    alert = world.announcer.sent[-1]
+    assert "notebook ran, and its own operating system shut it down" == alert.subject
+    page = " ".join(start_text(noted, "UTC", NOW))
+    for text in (" ".join(alert.lines), page):
+        assert "EC2 started the instance, and" in text
+        assert "Client.InstanceInitiatedShutdown" in text
+        assert "Find out what shuts it down from inside" in text
+        assert "fell back" not in text
+        assert "taken back" not in text
+
+
 @pytest.mark.parametrize(
     ("after", "falls_back"), [(MAY_FALL_BACK_FOR, True), (MAY_FALL_BACK_FOR + SECOND, False)]
 )

@@ -22,8 +22,8 @@ from governor.episode.rules.start import StartSeen, seen_of, words_of_ec2
 from governor.episode.store.episodes import Episodes
 
 MAY_FALL_BACK_FOR = timedelta(minutes=15)
-"""An instance that stops within this time after it was seen running was not started. Three sweeps
-look at it meanwhile, at their usual rate."""
+"""An instance that stops within this time after it was seen running fell back: people have not got
+it back. Three sweeps look at it meanwhile, at their usual rate."""
 
 
 @dataclass(frozen=True, slots=True)

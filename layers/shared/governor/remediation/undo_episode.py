@@ -252,7 +252,7 @@ _ANSWERS = {
     StartStatus.ASKED: (
         "EC2 has not clearly answered. Its page says within minutes whether it runs"
     ),
-    StartStatus.FELL_BACK: "EC2 has stopped it again at once. Its page has EC2's reason",
+    StartStatus.FELL_BACK: "it is stopped again already. Its page has EC2's reason",
     StartStatus.NO_EFFECT: "EC2 shows no effect of the start",
     StartStatus.OVERTAKEN: "others have stopped or terminated it meanwhile",
     StartStatus.REFUSED: "EC2 refused to start it",

@@ -240,7 +240,8 @@ def episode_alert(
 
 
 def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> Alert:
-    """Return the message that AWS refused to start it again, or took the start back.
+    """Return the message that AWS refused to start it again or took the start back, or that the
+    instance shut itself down soon after it.
 
     A refusal for the same reason is sent once an episode, as the person who asks again sees the
     reason on the page.
@@ -258,6 +259,7 @@ def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> A
         "said": start_words(failed),
         "advice": advice_on(failed.code, failed.refused_call),
         "is_role_refused": failed.is_role_refused,
+        "is_own_shutdown": failed.is_own_shutdown,
         "ran_at": failed.ran_at,
     }
     return episode_alert("start-failed", episode, f"start-{stage}", at, facts, words)

@@ -143,6 +143,7 @@ def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
         "said": start_words(start_try),
         "advice": advice_on(start_try.code, start_try.refused_call),
         "is_role_refused": start_try.is_role_refused,
+        "is_own_shutdown": start_try.is_own_shutdown,
         "ran_at": start_try.ran_at,
     }
     return template_lines("start", values, zone, now)

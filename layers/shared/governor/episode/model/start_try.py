@@ -12,6 +12,8 @@ from enum import StrEnum
 from governor.core.units import UtcDatetime
 
 START_CALL = "ec2:StartInstances"
+OWN_SHUTDOWN = "Client.InstanceInitiatedShutdown"
+"""The code of EC2's `StateReason` after a shutdown by the operating system of the instance."""
 ASSUME_ROLE_CALL = "sts:AssumeRole"
 """Comes before EC2's call, in a member account."""
 CLOCKS_DIFFER = timedelta(minutes=1)
@@ -30,7 +32,7 @@ class StartStatus(StrEnum):
     REFUSED = "refused"
     """AWS refused the call: EC2 the start, or STS the role for it."""
     FELL_BACK = "fell-back"
-    """EC2 took the start back: the instance is stopped again."""
+    """The instance is stopped again: EC2 took the start back, or the instance shut itself down."""
     NO_EFFECT = "no-effect"
     """The instance is still stopped, and the call can no longer have an effect."""
     OVERTAKEN = "overtaken"
@@ -89,6 +91,11 @@ class StartTry:
     def is_role_refused(self) -> bool:
         """Return whether the role for the start was refused, so that EC2 was not asked."""
         return self.refused_call == ASSUME_ROLE_CALL
+
+    @property
+    def is_own_shutdown(self) -> bool:
+        """Return whether the instance ran, and its own operating system shut it down."""
+        return self.status is StartStatus.FELL_BACK and self.code == OWN_SHUTDOWN
 
     @property
     def has_failed(self) -> bool:

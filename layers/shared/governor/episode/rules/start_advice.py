@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from governor.episode.model.start_try import ASSUME_ROLE_CALL, START_CALL
+from governor.episode.model.start_try import ASSUME_ROLE_CALL, OWN_SHUTDOWN, START_CALL
 
 _LATER = (
     "EC2 has no free capacity for its type in its zone: try again later, change the instance type "
@@ -44,6 +44,10 @@ _ROLE = (
 _ACCOUNT = "An administrator of the AWS account must solve this with AWS. Then try again."
 _STATE = "Look at its state in the EC2 console, and try again in a few minutes."
 _CHANGED = "Change the instance in the EC2 console so that EC2 can start it. Then try again."
+_SHUTS_DOWN = (
+    "Find out what shuts it down from inside, such as a script for idle hosts, a scheduled "
+    "shutdown or a person who is logged in. Then start it again."
+)
 _AGAIN = "Try again in a few minutes. If it goes on, ask AWS Support."
 
 _CODES_BY_ADVICE: Mapping[str, str] = {
@@ -92,6 +96,7 @@ _CODES_BY_ADVICE: Mapping[str, str] = {
 _OF_A_STATE: Mapping[str, str] = {
     "Server.InternalError": _AGAIN,
     "Server.ScheduledStop": _AGAIN,
+    OWN_SHUTDOWN: _SHUTS_DOWN,
 }
 """Codes of a `StateReason` that mean something else than the same error code."""
 
