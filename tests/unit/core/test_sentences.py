@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from governor.core.units import capitalized, sentence
+from governor.core.units import capitalized, people, sentence
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,30 @@ def test_an_identifier_at_the_beginning_keeps_its_spelling(text: str) -> None:
 )
 def test_any_other_text_begins_with_a_capital_letter(text: str, expected: str) -> None:
     assert expected == sentence(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kept by aws:arn:aws:iam::111122223333:user/team/ada: x", "kept by ada (AWS identity): x"),
+        ("paused by aws:ada", "paused by ada (AWS identity)"),
+        ("aws:arn:aws:iam::111122223333:root", "root (AWS identity)"),
+        ("aws:arn:aws-cn:iam::111122223333:user/ada", "ada (AWS identity)"),
+    ],
+)
+def test_a_recorded_identity_becomes_readable(text: str, expected: str) -> None:
+    assert expected == people(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User: arn:aws:sts::111122223333:assumed-role/governor/x is not authorized",
+        "on resource: arn:aws:ec2:us-east-1::snapshot/* with an explicit deny",
+        "the tag aws:cloudformation:stack-name=lab",
+        "the condition aws:RequestTag/CostCenter",
+    ],
+)
+def test_names_in_the_words_of_aws_stay_as_they_are(text: str) -> None:
+    """They begin like a recorded identity and are none."""
+    assert text == people(text)

@@ -41,8 +41,10 @@ _IDENTITIES = (
     (re.compile(r"\blink:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
     (re.compile(r"\boidc:(\S+)"), r"\1 (signed in)"),
     (re.compile(r"\bslack:(\w+)"), r"\1 (Slack)"),
-    (re.compile(r"\baws:(arn:\S*[/:])?([^\s/:]+)"), r"\2 (AWS identity)"),
+    (re.compile(r"(?<![\w:])aws:(arn:\S*[/:])?([^\s/:]+)(?!\S*[/:]\S)"), r"\2 (AWS identity)"),
 )
+"""Recorded identities, and how people read them. ARNs and tag keys, such as
+`aws:cloudformation:stack-name`, are none."""
 
 
 def as_utc(moment: datetime) -> UtcDatetime:
