@@ -57,6 +57,13 @@ def test_a_key_of_a_central_account_is_a_doubt_even_if_it_is_enabled() -> None:
     assert "volume /dev/sd0 belongs to account 999999999999" in doubt
 
 
+def test_a_disabled_key_of_a_central_account_is_named_once() -> None:
+    """Its ARN fills two lines on a phone."""
+    (doubt,) = doubts_of(encrypted(CENTRAL), [VolumeKey(CENTRAL, "Disabled")])
+    assert 1 == doubt.count(CENTRAL)
+    assert "is disabled. EC2 cannot start the instance while it is. It belongs to account" in doubt
+
+
 def test_a_key_that_cannot_be_looked_at_is_a_doubt_with_the_reason() -> None:
     (doubt,) = doubts_of(encrypted(OWN), [VolumeKey(OWN, problem="AccessDeniedException")])
     assert "could not be looked at" in doubt

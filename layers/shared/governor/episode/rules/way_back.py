@@ -60,7 +60,9 @@ def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
     known to stand against it."""
     doubts = []
     for key in keys:
-        doubts += _key_doubts(instance, key)
+        key_doubt = _key_doubt(instance, key)
+        if key_doubt:
+            doubts.append(key_doubt)
     if instance.lifecycle is Lifecycle.SPOT:
         doubts.append(
             "A Spot Instance starts only while its Spot request is open, and EC2 may interrupt it "
@@ -74,22 +76,28 @@ def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
     return tuple(doubts)
 
 
-def _key_doubts(instance: Instance, key: VolumeKey) -> list[str]:
-    """Return the doubts about one key, a sentence each: it could not be looked at, is not enabled,
-    or belongs to another account. Empty if EC2 can use it, as any key of AWS."""
+def _key_doubt(instance: Instance, key: VolumeKey) -> str:
+    """Return what is doubtful about one key, as sentences that name it once: it could not be looked
+    at, is not enabled, or belongs to another account. Empty if EC2 can use it, as any key of
+    AWS."""
     if key.is_of_aws:
-        return []
+        return ""
     name = f"The KMS key {key.key_id} of {_volumes_text(instance, key.key_id)}"
     if key.state is None:
         why = f": {key.problem}" if key.problem else ""
-        return [f"{name} could not be looked at, so EC2 may be unable to use it{why}."]
-    doubts = []
+        return f"{name} could not be looked at, so EC2 may be unable to use it{why}."
+    sentences = []
+    subject = name
     if key.state != _ENABLED:
         state = _KEY_STATES.get(key.state, f"is in the state {key.state}")
-        doubts.append(f"{name} {state}. EC2 cannot start the instance while it is.")
+        sentences.append(f"{name} {state}. EC2 cannot start the instance while it is.")
+        subject = "It"
     if key.account and key.account != instance.target.account:
-        doubts.append(f"{name} belongs to account {key.account}, which must still let EC2 use it.")
-    return doubts
+        account = key.account
+        sentences.append(
+            f"{subject} belongs to account {account}, which must still let EC2 use it."
+        )
+    return " ".join(sentences)
 
 
 def _volumes_text(instance: Instance, key_id: str) -> str:
