@@ -136,6 +136,24 @@ def test_nothing_is_ever_too_long(
     assert len(slack_text(message)) <= 3000
 
 
+@pytest.mark.parametrize(
+    ("happens", "shown"),
+    [
+        ("It is stopped.", "*It is stopped.*"),
+        (
+            "EC2 refuses arn:aws:ec2:::snapshot/* to it.",
+            "EC2 refuses arn:aws:ec2:::snapshot/* to it.",
+        ),
+    ],
+)
+def test_a_star_in_the_first_line_does_not_end_its_bold_part(happens: str, shown: str) -> None:
+    """Words of AWS name resources with stars. Slack knows no escape for one."""
+    texts = [
+        n.get("text") for n in nodes(slack_blocks(make_message(happens=happens), interactive=True))
+    ]
+    assert any(isinstance(text, str) and text.startswith(shown) for text in texts)
+
+
 def test_a_few_long_sections_keep_their_first_lines_above_the_buttons() -> None:
     """A heading without its line says nothing: "Starting it again", and not what is in doubt."""
     losses = Section("Stopping it loses", ("everything in RAM", *("local disks",) * 20))

@@ -92,10 +92,12 @@ def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
 
 
 def _first_lines(message: Message) -> list[str]:
-    """Return the escaped lines below the title, the bold `happens` first."""
+    """Return the escaped lines below the title, the bold `happens` first. It is not bold if it
+    contains a `*`, which would end the bold part."""
     lines = [_line(line) for line in message.lead]
     if message.happens:
-        lines.insert(0, f"*{_line(message.happens)}*")
+        happens = _line(message.happens)
+        lines.insert(0, happens if "*" in happens else f"*{happens}*")
     return lines
 
 
