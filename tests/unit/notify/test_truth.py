@@ -1063,7 +1063,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             "idle for at least 8 h.",
             "That costs $136 a day.",
             "Do this.",
-            "leaves them alone",
+            "leaves it alone: Amazon ECS would replace it or lose track of it.",
         ),
     ),
     "budget": (

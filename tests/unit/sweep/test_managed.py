@@ -380,3 +380,28 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
     assert "That costs $696 a day; the price of 1 of them is not known" in text
     assert "and 10 more" in text
     assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tags", "line"),
+    [
+        ({"Name": "node-7"}, "node-7 (i-0123456789abcdef0, g5.xlarge): idle since"),
+        ({}, "i-0123456789abcdef0 (g5.xlarge): idle since"),
+    ],
+)
+def test_an_instance_without_a_name_is_named_by_its_id_once(
+    tags: dict[str, str], line: str
+) -> None:
+    """Nodes of a group have no name."""
+    member = IdleMember(make_instance(tags=tags), NOW - timedelta(hours=1), None)
+    alert = managed_alert(
+        Home(Kind.ECS, "Amazon ECS", "gpu"),
+        [member],
+        1,
+        TARGET,
+        NOW,
+        owner=Owner("ada", "llm"),
+        advice=(),
+    )
+
+    assert [line] == [text.partition(line)[1] for text in alert.lines if "idle since" in text]

@@ -388,7 +388,10 @@ ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKi
 
 
 def instance_text(instance: Instance) -> str:
-    """Return the instance as text: `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    """Return the instance as text: `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`; without a
+    name `i-0123456789abcdef0 (g5.12xlarge)`."""
+    if instance.name == instance.instance_id:
+        return f"{instance.instance_id} ({instance.instance_type})"
     return f"{instance.name} ({instance.instance_id}, {instance.instance_type})"
 
 
