@@ -45,7 +45,7 @@ _SECTIONS = {
     "ask": (
         "Asked about, with what the tool does next",
         "These tools created the instance, and their next run may undo a stop or a termination.\n"
-        "People are asked, and the question says so under *It keeps*.",
+        "People are asked, and the question says so under *Other tools may undo it*.",
     ),
     "schedule": (
         "Started by a schedule",

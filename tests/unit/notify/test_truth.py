@@ -71,7 +71,7 @@ from governor.notify.registry import CHANNELS
 from governor.notify.slack_blocks import slack_blocks, slack_text
 from governor.notify.teams import teams_envelope
 from governor.notify.webhook import webhook_document
-from governor.policy.model.acting import Action
+from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
 from governor.sweep.messages import exemption_alert, managed_alert, silent_alert
@@ -382,6 +382,46 @@ def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+def with_tags(episode: Episode, tags: Mapping[str, str], action: Action = Action.STOP) -> Episode:
+    """The episode as it is opened for an instance with these tags, too."""
+    tagged = replace(episode.instance, tags={**episode.instance.tags, **tags})
+    facts = PlanFacts(tagged, Protection(), None, None, episode.price)
+    policy = Policy(mode=Mode.ASK, plan=PlanRule(action=action))
+    return replace(episode, instance=tagged, plan=draw_plan(facts, policy))
+
+
+@pytest.mark.parametrize(
+    ("tags", "action", "said"),
+    [
+        (
+            {"aws:cloudformation:stack-name": "lab"},
+            Action.STOP,
+            "CloudFormation (aws:cloudformation:stack-name=lab): the next update of the stack",
+        ),
+        (
+            {"ManagedBy": "terraform"},
+            Action.TERMINATE,
+            "Terraform (ManagedBy=terraform): the next apply creates it again",
+        ),
+        (
+            {"Schedule": "office-hours"},
+            Action.STOP,
+            "Instance Scheduler on AWS (Schedule=office-hours): it may start the instance again",
+        ),
+    ],
+)
+def test_a_question_says_once_in_every_channel_which_tool_may_undo_the_answer(
+    tags: Mapping[str, str], action: Action, said: str
+) -> None:
+    """Also in Slack, where the steps and what it keeps are only on the page."""
+    asked = with_tags(episode_of(action=action), tags, action)
+    found = texts(stage_alert(asked, Stage.ASK, NOW, LINK, DEADLINE), asked)
+    del found["slack text"]
+
+    assert dict.fromkeys(found, 1) == {channel: text.count(said) for channel, text in found.items()}
+    assert not [channel for channel, text in found.items() if "its place in" in text]
 
 
 @pytest.mark.parametrize("step", Step)
@@ -1206,6 +1246,22 @@ def test_a_digest_says_who_launched_an_instance_and_that_others_started_it_again
         assert text
         said = [line for section in message.sections for line in section.lines if text in line]
         assert [f"notebook-7: {text}"] == said
+
+
+def test_a_digest_says_which_tools_may_undo_an_answer() -> None:
+    """With the name of the instance that the tool has made."""
+    known = episode_of(Mode.ASK)
+    made_by_tool = with_tags(known, {"ManagedBy": "terraform"})
+    alerts = [
+        queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in (known, made_by_tool)
+    ]
+    message = digest_of(alerts, [known, made_by_tool], link=LINK, digest_id="digest-1", now=NOW)
+
+    said = [line for section in message.sections for line in section.lines if "apply" in line]
+    assert [
+        "notebook-7: Terraform (ManagedBy=terraform): the next apply may start it again or "
+        "replace it"
+    ] == said
 
 
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:

@@ -67,13 +67,19 @@ class OtherTool:
     after_termination: str | None
     """The same after a termination; `None` if it does nothing then."""
 
-    def effect(self, *, terminates: bool) -> str | None:
-        """Return the line that people read before they answer; `None` if it undoes nothing."""
+    def next_act(self, *, terminates: bool) -> str | None:
+        """Return what the tool does next, which people read before they answer, such as `Terraform
+        (ManagedBy=terraform): the next apply creates it again`; `None` if it undoes nothing."""
         clause = self.after_termination if terminates else self.after_stop
         if clause is None:
             return None
         tag = f"{self.tag_key}={printable(self.tag_value)}" if self.tag_value else self.tag_key
-        return f"its place in {self.name} ({tag}): {clause}"
+        return f"{self.name} ({tag}): {clause}"
+
+    def effect(self, *, terminates: bool) -> str | None:
+        """Return the same as a line of what a plan keeps; `None` if it undoes nothing."""
+        next_act = self.next_act(terminates=terminates)
+        return None if next_act is None else f"its place in {next_act}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

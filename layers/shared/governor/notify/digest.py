@@ -260,12 +260,14 @@ def _shared_sections(episodes: Sequence[Episode]) -> list[Section]:
 
 def _notes(episode: Episode) -> list[str]:
     """Return the sentences about one instance that its readers need beside its line: who must
-    approve if more than one person, why others are asked, who started it again, who launched it."""
+    approve if more than one person, why others are asked, who started it again, who launched it,
+    and what other tools do next."""
     notes = [
         sentences.people_text(episode) if episode.terms.people_needed > 1 else "",
         episode.asking.owner_note or "",
         sentences.restarts_text(episode),
         sentences.launched_text(episode),
+        *sentences.tools_text(episode).next_acts,
     ]
     return [note for note in notes if note]
 

@@ -144,6 +144,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         by_budget=sentences.budget_text(episode),
         restarts=sentences.restarts_text(episode),
         launched=sentences.launched_text(episode),
+        tools=sentences.tools_text(episode),
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),

@@ -36,6 +36,7 @@ from governor.approvals.messages.sentences import (
     restarts_text,
     saving_text,
     start_words,
+    tools_text,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, Stage
 from governor.approvals.rules.approval import stage_id
@@ -113,6 +114,7 @@ def stage_words(
         doubts = [*plan.restart_doubts, restart]
     elif restart:
         restart_line = [restart]
+    tools = tools_text(episode)
     values = {
         "kind": _stage_kind(episode, stage),
         "subject": with_figures(silence.subject, LABELS[stage], figures),
@@ -130,6 +132,8 @@ def stage_words(
         "owner_note": episode.asking.owner_note,
         "launched": launched_text(episode),
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
+        "kept": tools.kept,
+        "next_acts": tools.next_acts,
         "doubts": doubts,
         "restart": restart_line,
     }

@@ -354,6 +354,31 @@ def restarts_text(episode: Episode) -> str:
     return template_lines("restarts", values)[0]
 
 
+class ToolsText(NamedTuple):
+    """The things that a plan keeps, and the tools that may undo the plan, as lines of lists."""
+
+    kept: tuple[str, ...]
+    """Without the tools."""
+    next_acts: tuple[str, ...]
+    """The next act of each tool, such as `Terraform (ManagedBy=terraform): the next apply creates
+    it again`."""
+
+
+def tools_text(episode: Episode) -> ToolsText:
+    """Return what the plan of the episode keeps, and what tools do next that may undo it. The plan
+    records both in one list."""
+    kept = list(episode.plan.stays)
+    next_acts: list[str] = []
+    for tool in other_tools(episode.instance):
+        next_act = tool.next_act(terminates=episode.plan.destroys)
+        line = tool.effect(terminates=episode.plan.destroys)
+        # A plan of a release that did not know the tool lacks it.
+        if next_act is not None and line in kept:
+            kept.remove(line)
+            next_acts.append(next_act)
+    return ToolsText(tuple(kept), tuple(next_acts))
+
+
 def launched_text(episode: Episode) -> str:
     """Return who launched the instance and on which day, with the manager that this may be, as a
     sentence; an empty text if that is not known."""
