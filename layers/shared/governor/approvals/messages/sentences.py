@@ -348,7 +348,7 @@ def restarts_text(episode: Episode) -> str:
     values = {
         "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
         "days": all_listed(days),
-        "tools": listed(tools, 2),
+        "tools": listed(tools, 3),
         "until": _day(until, zone),
     }
     return template_lines("restarts", values)[0]
