@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -72,18 +72,32 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
 
 
 def _why_none(api: Api) -> str:
-    """Return that no question waits, with the reason as far as the policy in force says it."""
+    """Return that no question waits, with the reason as far as the policy in force, with its
+    overrides, says it."""
     text = "no question waits for an answer"
+    see_status = "`governor status` says when the last sweep was"
     try:
-        policy = parse_policy(api.call("GET", "/api/policy")["document"]).base().policy
+        policies = parse_policy(api.call("GET", "/api/policy")["document"]).variants
     except (CommandError, PolicyError):
-        return f"{text}; `governor status` says when the last sweep was"
-    if policy.mode is Mode.OBSERVE:
-        return f"{text}: mode observe asks nobody (`governor mode ask` changes that)"
-    idle_for = span(timedelta(minutes=policy.approval.ask_after_minutes))
+        return f"{text}; {see_status}"
+    waits = {policy.approval.ask_after_minutes for policy in policies if policy.mode is Mode.ASK}
+    if waits:
+        return f"{text}: {_nothing_is_idle_enough(waits)}; {see_status}"
+    if any(policy.mode is Mode.AUTO for policy in policies):
+        return f"{text}: mode auto asks nobody before it acts; {see_status}"
+    return f"{text}: mode observe asks nobody (`governor mode ask` changes that)"
+
+
+def _nothing_is_idle_enough(waits: Collection[float]) -> str:
+    """Return that no instance has been idle for as long as its policy waits. `waits` are the
+    minutes of all policies that ask, at least one."""
+    shortest = span(timedelta(minutes=min(waits)))
+    longest = span(timedelta(minutes=max(waits)))
+    if shortest == longest:
+        return f"no instance that people are asked about has been idle for {shortest}"
     return (
-        f"{text}: no instance that people are asked about has been idle for {idle_for}; "
-        "`governor status` says when the last sweep was"
+        "of the instances that people are asked about, none has been idle for as long as its "
+        f"policy waits, {shortest} to {longest}"
     )
 
 

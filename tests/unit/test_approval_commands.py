@@ -37,11 +37,11 @@ QUESTION = {
 
 
 class FakeApi:
-    """Answers with these questions, and with a policy in this mode."""
+    """Answers with these questions, and with a policy in this mode, or with this document."""
 
-    def __init__(self, *questions: dict[str, Any], mode: str = "ask") -> None:
+    def __init__(self, *questions: dict[str, Any], mode: str = "ask", document: str = "") -> None:
         self.questions = questions
-        self.mode = mode
+        self.document = document or f"mode: {mode}"
         self.calls: list[tuple[str, str]] = []
 
     def call(self, method: str, path: str, document: object = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class FakeApi:
         self.calls.append((method, path))
         assert (method == "POST") == (document is not None)
         if path == "/api/policy":
-            return {"document": f"mode: {self.mode}"}
+            return {"document": self.document}
         if path == "/api/approvals":
             return {"questions": list(self.questions)}
         return {**ASKED, **APPROVED, "id": path.rpartition("/")[2], "needs_another": False}
@@ -106,6 +106,45 @@ def test_an_empty_list_says_why(capsys: pytest.CaptureFixture[str], mode: str, s
     out = capsys.readouterr().out
     assert out.startswith("no question waits for an answer")
     assert said in out
+
+
+_OVERRIDE = """
+overrides:
+  - name: notebooks
+    match: {tags: {Team: research}}
+    set: {%s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            "mode: observe" + _OVERRIDE % "mode: ask",
+            "no instance that people are asked about has been idle for 3 h",
+        ),
+        (
+            "mode: ask" + _OVERRIDE % "approval: {ask_after_minutes: 360}",
+            "none has been idle for as long as its policy waits, 3 h to 6 h",
+        ),
+        (
+            "mode: observe" + _OVERRIDE % "approval: {ask_after_minutes: 360}",
+            "mode observe asks nobody",
+        ),
+        (
+            "mode: auto\nmetrics: {publishers_are_trusted: true}",
+            "mode auto asks nobody before it acts",
+        ),
+    ],
+)
+def test_an_empty_list_counts_overrides_too(
+    capsys: pytest.CaptureFixture[str], document: str, said: str
+) -> None:
+    """An override may ask where the base only observes, and wait longer."""
+    api: Any = FakeApi(document=document)
+    _list(api, argparse.Namespace(json=False))
+
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def answered(text: str, *questions: dict[str, Any]) -> list[tuple[str, str]]:
