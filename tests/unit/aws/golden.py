@@ -101,6 +101,7 @@ ADDED |= {"restarts", "restarts_quiet_until", "others_started_at"}
 ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
 ADDED |= {"ran_at"}
+ADDED |= {"asked_again_at"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},
@@ -110,6 +111,7 @@ _LATER_STAGES = {
         "at": "closed_at",
         "became": "became",
         "told_at": "outcome_told_at",
+        "asked_again_at": "asked_again_at",
     },
     "undo": {"by": "undone_by", "at": "undone_at"},
 }

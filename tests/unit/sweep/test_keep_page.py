@@ -133,7 +133,7 @@ def test_an_open_question_is_in_its_row() -> None:
         found.approval_id,
         found.verb,
     )
-    assert (NOW, stored.expires_at) == (found.asked_at, found.expires_at)
+    assert (NOW, stored.deadline) == (found.asked_at, found.expires_at)
     assert found.idle_since is not None
     assert "idle" == found.verdict
 
@@ -146,6 +146,19 @@ def test_an_open_question_is_in_its_row() -> None:
         found.approval_id,
         found.expires_at,
     )
+
+
+def test_the_row_has_the_deadline_that_messages_give() -> None:
+    """The question takes answers for some minutes more, while its message may be on its way."""
+    world, instance_id, _ = asked()
+    answer_by = NOW + timedelta(hours=23)
+    approval_id = approval_id_of(instance_id)
+    world.state.await_answer(
+        approval_id, "token", "ask", answer_by + timedelta(minutes=10), answer_by
+    )
+    world.sweep(5)
+
+    assert answer_by == row(world, instance_id).expires_at
 
 
 def test_it_is_idle_since_when_its_question_says() -> None:

@@ -220,8 +220,6 @@ _STARTED = StartTry(NOW, ALICE, "page", NOW, "", status=StartStatus.RUNNING)
             {"undo": Undo(ALICE, NOW), "start_try": _STARTED},
             "It is judged again at each sweep.",
         ),
-        (Outcome.EXPIRED, {}, "people are asked again after Sat 12:02 UTC."),
-        (Outcome.REFUSED, {}, "people are asked again after Sat 12:02 UTC."),
         (Outcome.EXEMPTED, {}, "It is left alone until somebody ends its exemption."),
         (Outcome.WOKE_UP, {}, "If it turns idle, people are asked again."),
         (Outcome.VOID, {}, "If it turns idle, people are asked again."),
@@ -240,6 +238,20 @@ def test_a_closed_record_has_the_date_of_what_comes_next(
     )
 
     assert expected in world.get().body
+
+
+@pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.REFUSED, Outcome.FAILED])
+def test_a_record_says_from_when_people_are_asked_again_as_stored(outcome: Outcome) -> None:
+    """The same time as in the message of the end, whatever the policy said when it was opened."""
+    world = World()
+    asking = replace(world.episode.asking, asked_under=asked_under(_DATED))
+    world.state.put(replace(world.episode, asking=asking))
+    world.state.void(ID, "it is over", expired=False)
+    world.state.close_episode(world.ref, outcome, "it ended", NOW, quiet_until=SOON)
+
+    assert "If it stays idle, people are asked again after Fri 16:02 UTC." in world.get().body
+    world.clock.moment = SOON
+    assert "If it stays idle, people are asked again later." in world.get().body
 
 
 def test_a_record_names_no_date_that_it_does_not_know() -> None:

@@ -65,6 +65,7 @@ class FleetRow:
     asked_at: UtcDatetime | None = None
     """Set once the question is sent, as is `expires_at`."""
     expires_at: UtcDatetime | None = None
+    """The deadline that messages give. The question may take answers for some minutes more."""
     verb: str | None = None
     """The action of the open episode: `stop` or `terminate`; `None` if it plans neither."""
     is_reported: bool = False

@@ -324,7 +324,8 @@ def _basic_row(
 
 def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
     """Return the row with the name and the action of its open episode; with the id of its question
-    while that is pending; and with the times of the question once it was sent."""
+    while that is pending; and, once the question was sent, with its time and with the deadline that
+    people were given."""
     episode = open_episode.episode
     verb = episode.final_step.value if episode.plan.steps else None
     row = replace(row, episode=episode.ref.execution_name, verb=verb)
@@ -336,7 +337,7 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
     if not is_sent:
         return row
     asked_at = None if episode.asking.schedule is None else episode.asking.schedule.ask_at
-    return replace(row, asked_at=asked_at, expires_at=question.expires_at)
+    return replace(row, asked_at=asked_at, expires_at=question.deadline)
 
 
 def _reason(case: Case) -> str:

@@ -244,7 +244,9 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     ending = episode.ending
     reason = "" if ending is None else ending.reason
     ended_at = view.now if ending is None else ending.at
-    again_at = sentences.asked_again_at(episode, view.now)
+    again_at = None if ending is None else ending.asked_again_at
+    if again_at is not None and again_at <= view.now:
+        again_at = None
     alert = ends.outcome_alert(
         episode.ref, episode, outcome, reason, ended_at, None, approval, again_at
     )

@@ -177,17 +177,6 @@ def comes_next_text(episode: Episode, now: UtcDatetime) -> list[str]:
     return template_lines("comes-next", values, episode.asking.time_zone, now)
 
 
-def asked_again_at(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
-    """Return when people may be asked again after a closed episode whose outcome changed nothing,
-    by the policy that it was opened with; `None` if that is not known, or is not ahead."""
-    asked_under = episode.asking.asked_under
-    ending = episode.ending
-    if ending is None or asked_under is None or ending.outcome is Outcome.FAILED:
-        return None
-    again_at = ending.at + timedelta(hours=asked_under.approval.ask_again_after_hours)
-    return again_at if again_at > now else None
-
-
 def _kept_after_undo_until(episode: Episode, now: UtcDatetime) -> UtcDatetime | None:
     """Return until when an instance is kept because its stop was undone, as stored with the press;
     `None` if it was not undone by a press, or no longer is kept."""

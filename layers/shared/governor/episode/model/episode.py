@@ -217,6 +217,9 @@ class EpisodeEnding:
     nothing."""
     told_at: UtcDatetime | None = None
     """Time of the outcome's notification; `None` until a channel has accepted the message."""
+    asked_again_at: UtcDatetime | None = None
+    """When people may be asked again about the same idleness; `None` if the outcome itself decides
+    that, and in episodes of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,6 +281,7 @@ class Episodes(Store):
             "outcome": outcome,
             "outcome_reason": reason,
             "became": became,
+            "asked_again_at": quiet_until,
         }
         for _ in range(_ATTEMPTS):
             stored = self._table.get(keys.episode(ref))
