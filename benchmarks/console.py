@@ -168,13 +168,13 @@ def _site(wire: Wire) -> Console:
     client.meta.events.register("before-send.dynamodb.*", wire)
     table = DynamoTable(clients, "state")
     policy_store = PolicyVersions(table)
-    policy = parse_policy(_POLICY).base().policy
+    policies = parse_policy(_POLICY)
     clock = FakeClock(NOW)
 
     def reader() -> Reader:
         # As every request does: a version that was accepted since counts.
         assert policy_store.version_in_force() is None
-        return Reader(Readable(table), clock, policy, TARGETS, "governor", policy_is_whole=True)
+        return Reader(Readable(table), clock, policies, TARGETS, "governor", policy_is_whole=True)
 
     doors = Entrance(table)
     doors.clock.at = NOW

@@ -34,11 +34,12 @@ from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import booking
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.ports import PolicyVariants
 from governor.table.table import Readable
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
 from tests.episodes import changed
 from tests.twins.seals import SealedStateTable
-from tests.twins.services import FakeClock
+from tests.twins.services import FakeClock, StaticPolicies
 from tests.twins.table import MemoryTable
 
 EVERYTHING = Scope(everything=True)
@@ -130,6 +131,8 @@ class ConsoleWorld:
     policy: Policy = field(default_factory=Policy)
     table: MemoryTable = field(default_factory=MemoryTable)
     policy_is_whole: bool = True
+    policies: PolicyVariants | None = None
+    """The policy with its overrides; `None` for the `policy` without any."""
 
     def __post_init__(self) -> None:
         self.state = SealedStateTable(self.table)
@@ -165,7 +168,7 @@ class ConsoleWorld:
         return Reader(
             Readable(self.table),
             FakeClock(NOW),
-            self.policy,
+            self.policies or StaticPolicies(self.policy),
             TARGETS,
             "governor",
             self.policy_is_whole,

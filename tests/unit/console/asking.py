@@ -22,7 +22,7 @@ from governor.policy.model.acting import Action
 from governor.table.table import Readable
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row
-from tests.twins.services import RecordingUndoer
+from tests.twins.services import RecordingUndoer, StaticPolicies
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance, token
 from tests.unit.worlds.world import APPROVAL_ID, World
@@ -91,7 +91,12 @@ class Site:
         answers = Answers(decide, self.undoer)
         self.console = Console(
             lambda: Reader(
-                Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor", True
+                Readable(self.table),
+                self.world.clock,
+                StaticPolicies(POLICY),
+                (TARGET,),
+                "gpu-governor",
+                True,
             ),
             self.at.doors,
             {

@@ -22,6 +22,7 @@ from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
 from governor.fleet.model import FleetRow
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.closed import closed_row
+from governor.policy.document import parse_policy
 from governor.policy.model.acting import ApprovalRule
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, caller, html, make_episode, make_row
@@ -203,6 +204,46 @@ def test_what_comes_next_has_its_date(days: int | None, expected: str) -> None:
     lines: Any = fleet(world.asked(state="stopped")).values["lines"]
 
     assert [expected] == [line.next for line in lines]
+
+
+_OVERRIDE = """
+mode: ask
+approval: {ask_about_stopped_after_days: 3, keep_after_undo_hours: 24}
+overrides:
+  - name: notebooks
+    match: {tags: {Team: research}}
+    set: {approval: {ask_about_stopped_after_days: 5, keep_after_undo_hours: 6}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("team", "kept_for", "asked_from"),
+    [("research", "6 h", "Wed 12:00 UTC"), ("vision", "24 h", "Mon 12:00 UTC")],
+)
+def test_what_comes_next_is_by_the_policy_of_the_instance(
+    team: str, kept_for: str, asked_from: str
+) -> None:
+    """An override may wait longer before the question, and keep it for less after a start."""
+    world = just_stopped()
+    world.policies = parse_policy(_OVERRIDE)
+    ref = stop_of(ROW).episode
+    stored = world.state.episode(ref)
+    assert stored is not None
+    world.state.put(replace(stored, instance=replace(stored.instance, tags={"Team": team})))
+    page = html(
+        instance,
+        world,
+        account=ROW.account,
+        region=ROW.region,
+        instance_id=ROW.instance_id,
+        start="1",
+    )
+    lines: Any = fleet(world.asked(state="stopped")).values["lines"]
+
+    assert f"Nobody is asked about it for {kept_for} then." in page
+    assert [f"since Fri 12:00 UTC; asked whether to terminate it from {asked_from}"] == [
+        line.next for line in lines
+    ]
 
 
 @pytest.mark.parametrize("months_ago", [0, 1, 14, 50])

@@ -34,6 +34,7 @@ from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import PAUSE, Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.model.policy import Policy
+from governor.policy.ports import PolicyVariants
 from governor.scan.store import Scans
 from governor.table import keys
 from governor.table.table import Readable
@@ -53,16 +54,21 @@ class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the
     policy.
 
-    `policy_is_whole` is false if the document is refused: `policy` then holds its people and
+    `policy_is_whole` is false if the document is refused: `policies` then hold its people and
     defaults.
     """
 
     table: Readable
     clock: Clock
-    policy: Policy
+    policies: PolicyVariants
     targets: tuple[Target, ...]
     environment: str
     policy_is_whole: bool
+
+    @cached_property
+    def policy(self) -> Policy:
+        """Return the policy without overrides."""
+        return self.policies.base().policy
 
     @cached_property
     def episode_store(self) -> Episodes:

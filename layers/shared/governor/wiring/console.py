@@ -56,12 +56,11 @@ def console(parts: Parts) -> Console:
     def reader() -> Reader:
         """Return what a request reads from, under the policy in force now. Raises: CloudError."""
         book = policies()
-        policy = book.base().policy
         return Reader(
             table=Readable(parts.table),
             clock=parts.clock,
-            policy=policy,
-            targets=swept_targets(policy, parts.hub),
+            policies=book,
+            targets=swept_targets(book.base().policy, parts.hub),
             environment=settings.need("powertools_metrics_namespace"),
             policy_is_whole=book.whole,
         )

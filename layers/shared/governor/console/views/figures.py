@@ -21,6 +21,7 @@ from governor.console.present import Row
 from governor.console.views import charts
 from governor.console.views.addresses import project_href
 from governor.core import units
+from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target, tag_command
 from governor.core.units import NEVER, Usd, UtcDatetime, left, plural, sentence
 from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
@@ -29,7 +30,9 @@ from governor.fleet.rules.states import WORDS, State, state_of
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
 from governor.money.rules.jobs import CountedCost
+from governor.policy.ports import policy_or_base
 from governor.scan.snapshot import Ungoverned, ungoverned
+from governor.table import keys
 from governor.verdict.model import NOTES, known_kind
 
 _NOT_IN_CSV = ("hours", "advice")
@@ -127,7 +130,37 @@ def split_running(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
 def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
     """Return the lines of a table for these rows, in their order; empty without rows. Raises:
     CloudError."""
+    rows = list(rows)
+    if _overrides_change_what_follows_a_stop(request):
+        stopped = [row for row, _ in rows if row.stopped_at is not None and row.episode]
+        episode_keys = [keys.episode(_ref_of_stop(row)) for row in stopped]
+        request.reader.table.read_ahead(episode_keys)
     return [line(request, row, page) for row, page in rows]
+
+
+def _ref_of_stop(row: FleetRow) -> EpisodeRef:
+    """Return the episode that stopped or terminated the instance. Call it only for a row that has
+    one."""
+    return episode_from_execution_name(str(row.episode))
+
+
+def _overrides_change_what_follows_a_stop(request: ViewRequest) -> bool:
+    """Return whether people are asked about a stopped instance after a time that an override
+    sets."""
+    variants = request.reader.policies.variants
+    return len({policy.approval.ask_about_stopped_after_days for policy in variants}) > 1
+
+
+def _asked_after_days(request: ViewRequest, row: FleetRow) -> int | None:
+    """Return how many days after its stop people are asked about the instance, by its policy;
+    `None` if they never are. The record of its stop has the tags by which overrides are chosen; the
+    policy without overrides counts if it cannot be read. Raises: CloudError."""
+    instance = None
+    if row.episode and _overrides_change_what_follows_a_stop(request):
+        episode = request.reader.episode_store.episode(_ref_of_stop(row))
+        instance = None if episode is None else episode.instance
+    policy = policy_or_base(request.reader.policies, instance)
+    return policy.approval.ask_about_stopped_after_days
 
 
 def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
@@ -173,13 +206,14 @@ def start_again_href(request: ViewRequest, row: FleetRow) -> str:
 
 
 def _next_of_closed(request: ViewRequest, row: FleetRow, state: State) -> str:
-    """Return when the instance was stopped or terminated, and when people are asked next."""
+    """Return when the instance was stopped or terminated, and when people are asked next. Raises:
+    CloudError."""
     zone = request.caller.zone
     at = row.stopped_at or request.now
     when = units.clock(at, zone, request.now)
     if state is State.TERMINATED:
         return f"since {when}"
-    asked_after_days = request.reader.policy.approval.ask_about_stopped_after_days
+    asked_after_days = _asked_after_days(request, row)
     if asked_after_days is None:
         return f"since {when}, until somebody starts it"
     asked_at = max(at + DAY * asked_after_days, request.now)

@@ -32,6 +32,7 @@ from governor.health.rules import sent_findings
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.closed import is_terminated
 from governor.money.rules.ledger import ENDED_WITHOUT_ACTION, saved_in
+from governor.policy.ports import policy_or_base
 from governor.table import keys
 from governor.verdict.model import EXEMPT_BY_DECISION, Hold
 
@@ -104,7 +105,7 @@ def instance(request: ViewRequest) -> Page:
             "closed": closed_line,
             "is_starting_shown": bool(request.query.get("start")),
             "start_usd_per_day": _start_usd_per_day(startable),
-            "kept_for": timedelta(hours=reader.policy.approval.keep_after_undo_hours),
+            "kept_for": _kept_for(request, startable),
             "target": target,
             "instance_id": instance_id,
             "health": present.health,
@@ -173,6 +174,14 @@ def _start_usd_per_day(startable: Episode | None) -> Usd | None:
     if startable is None or startable.price.usd_per_hour is None:
         return None
     return startable.price.usd_per_hour * 24
+
+
+def _kept_for(request: ViewRequest, startable: Episode | None) -> timedelta:
+    """Return for how long nobody is asked about the stopped instance once it is started again, by
+    its policy; by the policy without overrides if there is none."""
+    instance = None if startable is None else startable.instance
+    policy = policy_or_base(request.reader.policies, instance)
+    return timedelta(hours=policy.approval.keep_after_undo_hours)
 
 
 def _present(request: ViewRequest, current_row: Row | None) -> _Present:
