@@ -37,7 +37,23 @@ def test_the_page_names_who_keeps_it_and_until_when() -> None:
     assert "link:<wbr>&lt;b&gt;ada&lt;/<wbr>b&gt;" in text
     assert "notebook-1" in text
     assert "notebook-3" not in text
-    assert "$734 a month is idle" in text
+
+
+def test_amounts_are_a_day_as_on_every_page_of_the_console() -> None:
+    """The rows, the sum of each reason, and the figures of the pages that lead here; the report and
+    the CSV keep the month."""
+    world = stored()
+    text = html(kept, world, path="/kept")
+    idle_now = "$24 a day is idle"
+
+    assert f"<strong>{idle_now}</strong>" in text
+    assert "Another $24 a day is not measured" in text
+    assert 4 == text.count('<td class="number day">$24</td>')
+    assert f"{idle_now} now, and $24 a day is not measured" in html(savings, world)
+    assert "$48 a day: who keeps them" in html(overview, world)
+    for view in (kept, savings, overview):
+        assert "month is" not in html(view, world)
+        assert "USD a month</th>" not in html(view, world)
 
 
 def test_a_caller_sees_their_own_scope_alone() -> None:

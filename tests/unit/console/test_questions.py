@@ -73,6 +73,20 @@ def test_all_of_an_owner_are_selected_without_a_script() -> None:
         assert not ticks(f"owner={owner}&select={owner}", elsewhere)
 
 
+def test_the_questions_of_a_project_are_a_list_of_their_own() -> None:
+    """The number on the page of the project leads there."""
+    site = Site()
+    cookies = site.cookies()
+    project = site.episodes[APPROVAL_ID].project
+
+    def listed(query: str) -> str:
+        return str(site.ask(f"/questions?{query}", cookies=cookies)["body"])
+
+    assert f"pick-{APPROVAL_ID}" in listed(f"project={project}")
+    assert f"pick-{APPROVAL_ID}" not in listed("project=other")
+    assert "<bdi>other</bdi> has no open question." in listed("project=other")
+
+
 def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
     site = Site()
     answered = site.post(

@@ -24,17 +24,20 @@ from tests.unit.console.entrance import Entrance
 from tests.unit.console.test_broken import stored
 
 PAGES = ("/", "/projects/vision")
+_COUNT = re.compile(r"\d+ (?:\w+ )?(?:instance|question|idle|stopped|silent)")
+"""A number of things that have a list."""
 CSV_OF = {"/": "/overview.csv"}
 
 
 class Tile(NamedTuple):
-    """One tile of a page: its heading, where its figure leads, its whole text, and its links to the
-    Fleet with their texts."""
+    """One tile of a page: its heading, where its figure leads, its whole text, its links to lists
+    with the numbers that they name, and the text that is no link."""
 
     heading: str
     href: str
     text: str
     links: list[tuple[str, str]]
+    unlinked: str
 
 
 class Site:
@@ -67,11 +70,17 @@ def tiles_of(page: str) -> list[Tile]:
         figure = re.findall(r'<dd class="figure[^"]*">(.*?)</dd>', part, re.S)[0]
         link = re.match(r'<a href="([^"]+)">', figure)
         assert link is not None, f"the tile {heading!r} leads to no list"
-        text = re.sub(r"<[^>]+>", " ", part.replace("</dt>", " "))
-        links = re.findall(r'<a href="(/fleet[^"]+)">(\d+) ', part)
-        tiles.append(Tile(heading, markup.unescape(link[1]), " ".join(text.split()), links))
+        text = _without_tags(part)
+        links = re.findall(r'<a href="(/(?:fleet|questions)[^"]*)">(\d+) ', part)
+        unlinked = _without_tags(re.sub(r"<a .*?</a>", " ", part))
+        tiles.append(Tile(heading, markup.unescape(link[1]), text, links, unlinked))
     assert tiles
     return tiles
+
+
+def _without_tags(part: str) -> str:
+    """Return the text of a part of a page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", part).split())
 
 
 def day_of(rows: list[dict[str, str]]) -> str:
@@ -134,6 +143,7 @@ def test_every_tile_leads_to_the_list_that_sums_to_it(address: str) -> None:
     site = Site(fleet_of_all_states())
     page = site.get(address)
     for tile in tiles_of(page):
+        assert not _COUNT.search(tile.unlinked), f"{tile.unlinked!r} leads to no list"
         for href, number in tile.links:
             assert int(number) == len(site.rows(markup.unescape(href))), (tile, href)
         if tile.href.startswith("#"):

@@ -56,15 +56,16 @@ def questions(
 ) -> Page:
     """Return a page of the open questions, the most expensive first, with the `results` of those
     just answered: the instance's name and what became of its question. Those whose answer was
-    refused stay `ticked`, by their ids. The query's `owner` filters;
-    `select` with the same owner ticks all. As CSV, the questions of all pages are listed. Raises:
-    InputError for a page that cannot be; CloudError."""
+    refused stay `ticked`, by their ids. The query's `owner` and `project` filter; `select` with the
+    same owner ticks all. As CSV, the questions of all pages are listed. Raises: InputError for a
+    page that cannot be; CloudError."""
     owner = addresses.text_of(request, "owner")
+    project = addresses.text_of(request, "project")
     all_open = figures.questions(request)
-    rows = all_open
-    if owner:
-        rows = [(row, page) for row, page in all_open if row.owner == owner]
-    shown, pages = addresses.paged(request, "/questions", {"owner": owner}, rows, ROWS)
+    in_project = [(row, page) for row, page in all_open if not project or row.project == project]
+    rows = [(row, page) for row, page in in_project if not owner or row.owner == owner]
+    filters = {"owner": owner, "project": project}
+    shown, pages = addresses.paged(request, "/questions", filters, rows, ROWS)
     views = _views(request, shown)
     documents = [brief(view) for view in views]
     table = _table("questions", documents)
@@ -81,8 +82,11 @@ def questions(
             "links": link_by_id,
             "listed": _listed(request.caller, views),
             "keep_options": keep_options(request.now),
-            "owners": _owners(all_open),
+            "owners": _owner_links(in_project, project),
+            "all_owners": addresses.with_query("/questions", {"project": project}),
             "owner": owner,
+            "project": project,
+            "select_all": addresses.with_query("/questions", {**filters, "select": owner}),
             "all": len(all_open),
             "select": owner if ticks_all else None,
             "ticked": ticked,
@@ -94,10 +98,14 @@ def questions(
     )
 
 
-def _owners(rows: Sequence[Row]) -> list[str]:
-    """Return the names of the owners of these rows, each once, sorted."""
-    names = {row.owner for row, _ in rows}
-    return sorted(names)
+def _owner_links(rows: Sequence[Row], project: str) -> Mapping[str, str]:
+    """Return, for each owner of these rows, the address of their questions, in the project if one
+    is chosen; sorted by name."""
+    names = sorted({row.owner for row, _ in rows})
+    return {
+        name: addresses.with_query("/questions", {"owner": name, "project": project})
+        for name in names
+    }
 
 
 def _listed(caller: Caller, views: Sequence[ApprovalView]) -> ListedQuestions:

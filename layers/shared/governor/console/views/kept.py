@@ -1,4 +1,4 @@
-"""The list of instances that stay because of something: by whom, until when, and USD a month.
+"""The list of instances that stay because of something: by whom, until when, and USD a day.
 
 Everything is computed by `fleet.rules.kept`, as for the report; this page only arranges it.
 """

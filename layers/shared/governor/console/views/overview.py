@@ -15,7 +15,7 @@ from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems
 from governor.core.instance import tag_command
-from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime
+from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import Share
 from governor.fleet.rules.states import State, is_in, state_of_verdict
 from governor.money.model.ledger import LedgerEntry
@@ -62,7 +62,6 @@ def overview(request: ViewRequest) -> Page:
             **pause_values(request),
             "has_pages": bool(request.reader.pages),
             "kept": figures.kept(request),
-            "hours_per_month": HOURS_PER_MONTH,
             "saved": saved,
             "before": saved_before,
             "last_month": last_month,

@@ -116,6 +116,13 @@ class KeptInstance(NamedTuple):
             return None
         return (self.row.usd_per_hour * HOURS_PER_MONTH).quantize(_CENT)
 
+    @property
+    def usd_per_day(self) -> Usd | None:
+        """Return the price of a day; `None` if the price is not known."""
+        if self.usd_per_month is None:
+            return None
+        return _per_day(self.usd_per_month)
+
 
 class KeptSum(NamedTuple):
     """The sum of the instances with one reason. `usd_per_month` leaves out the `unpriced`."""
@@ -126,6 +133,11 @@ class KeptSum(NamedTuple):
     instances: int
     usd_per_month: Usd
     unpriced: int
+
+    @property
+    def usd_per_day(self) -> Usd:
+        """Return what a day of these instances costs, without unknown prices."""
+        return _per_day(self.usd_per_month)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +161,21 @@ class KeptList:
     def usd_per_month(self) -> Usd:
         """Return the sum of all rows, without unknown prices."""
         return _sum(self.instances)
+
+    @property
+    def idle_usd_per_day(self) -> Usd:
+        """Return `idle_usd_per_month` for a day."""
+        return _per_day(self.idle_usd_per_month)
+
+    @property
+    def not_measured_usd_per_day(self) -> Usd:
+        """Return `not_measured_usd_per_month` for a day."""
+        return _per_day(self.not_measured_usd_per_month)
+
+    @property
+    def usd_per_day(self) -> Usd:
+        """Return `usd_per_month` for a day."""
+        return _per_day(self.usd_per_month)
 
     @property
     def unpriced(self) -> int:
@@ -225,6 +252,11 @@ def _by_price_and_id(kept: KeptInstance) -> tuple[Decimal, str]:
     """Return a sort key: the most expensive first, unknown prices last, then by instance id."""
     usd = kept.usd_per_month
     return (Decimal(1) if usd is None else -usd), kept.row.instance_id
+
+
+def _per_day(usd_per_month: Usd) -> Usd:
+    """Return what a day costs of which 730 hours cost that."""
+    return usd_per_month * 24 / HOURS_PER_MONTH
 
 
 def _sum(kept_instances: Iterable[KeptInstance]) -> Usd:
