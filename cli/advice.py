@@ -26,7 +26,7 @@ from cli.leftovers import Leftovers, left_behind
 from cli.output import Output
 from cli.policy import deployed
 from cli.simulate import default_cache, endpoint_of
-from cli.tables import print_text
+from cli.tables import print_command, print_text
 from cli.times import now
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
@@ -265,12 +265,12 @@ def _print_advice(advice: Advice, dismissed_until: UtcDatetime | None) -> None:
     until = ""
     if dismissed_until is not None:
         until = f"; dismissed until {dismissed_until:%Y-%m-%d}"
-    print(f"{amount:<16}  {advice.advice_id}  {advice.instance_type}; {measured}{until}")
+    print_text(f"{amount:<16}  {advice.advice_id}  {advice.instance_type}; {measured}{until}")
     whose = [advice.name, f"{advice.account}/{advice.region}", advice.owner]
-    print(f"    {printable(', '.join(filter(None, whose)))}")
-    print(f"    {printable(advice.text)}")
+    print_text(f"    {printable(', '.join(filter(None, whose)))}")
+    print_text(f"    {printable(advice.text)}")
     if advice.command:
-        print(f"    {advice.command}")
+        print_command(advice.command, "    ")
 
 
 def _table(arguments: argparse.Namespace, session: boto3.Session) -> DynamoTable:

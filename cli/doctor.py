@@ -16,10 +16,10 @@ from functools import cache, partial
 
 from cli import aws, status
 from cli.errors import CommandError
-from cli.fleet import over_the_fleet, print_unseen
+from cli.fleet import named, over_the_fleet, print_unseen
 from cli.metric_profiles import profile_findings
 from cli.status import Line
-from cli.tables import Column, print_table
+from cli.tables import Column, print_table, print_text
 from cli.telemetry import (
     CAUSES,
     Finding,
@@ -292,7 +292,7 @@ def _print_checklist(lines: Mapping[str, Line]) -> None:
     print_table(_COLUMNS, rows)
     wrong = sum(line.is_wrong for line in lines.values())
     answer = f"not yet: {wrong} of {len(lines)} need a look" if wrong else "yes"
-    print(f"did it work? {answer}\n")
+    print_text(f"did it work? {answer}\n")
 
 
 def _print(fleet: Sequence[Examined], *, as_json: bool, selector: str = _ANY_SELECTOR) -> None:
@@ -301,18 +301,18 @@ def _print(fleet: Sequence[Examined], *, as_json: bool, selector: str = _ANY_SEL
         print(json.dumps(documents, indent=2))
         return
     if not fleet:
-        print(f"no running instance carries {selector}")
+        print_text(f"no running instance carries {selector}")
         return
     for cause in CAUSES:
         _print_cause(cause, _group_of(cause, fleet))
     counts = Counter(health_of(examined.found) for examined in fleet)
     if counts[Health.RIGHT]:
-        print(f"{Health.RIGHT.value:<7} {plural(counts[Health.RIGHT], 'instance')}")
+        print_text(f"{Health.RIGHT.value:<7} {plural(counts[Health.RIGHT], 'instance')}")
     _print_work(fleet)
     print_unseen(sum(not examined.faults_are_seen for examined in fleet), len(fleet))
     _print_unseen_heat(fleet)
     _print_unknown_owners(fleet)
-    print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+    print_text(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
 
 
 def _print_work(fleet: Sequence[Examined]) -> None:
@@ -320,7 +320,7 @@ def _print_work(fleet: Sequence[Examined]) -> None:
     for examined in fleet:
         if examined.work is not None:
             metric = printable(examined.work)
-            print(f"        {_name_of(examined)}: a job publishes {metric}, which keeps it")
+            print_text(f"        {_name_of(examined)}: a job publishes {metric}, which keeps it")
 
 
 def _group_of(cause: str, fleet: Sequence[Examined]) -> list[tuple[Examined, Finding]]:
@@ -341,22 +341,21 @@ def _print_cause(cause: str, group: Sequence[tuple[Examined, Finding]]) -> None:
     is_same_text = len(texts) == 1
     _, first = group[0]
     shared_text = first.seen if is_same_text else CAUSES[cause]
-    print(f"{first.health.value:<7} {plural(len(group), 'instance')}: {printable(shared_text)}")
+    print_text(
+        f"{first.health.value:<7} {plural(len(group), 'instance')}: {printable(shared_text)}"
+    )
     for advice in dict.fromkeys(finding.advice for _, finding in group):
-        print(f"        -> {advice}")
+        print_text(f"        -> {advice}")
     for examined, finding in group[:_SHOWN]:
         own_text = "" if is_same_text else f": {printable(finding.seen)}"
-        print(f"        {_name_of(examined)}{own_text}")
+        print_text(f"        {_name_of(examined)}{own_text}")
     if len(group) > _SHOWN:
-        print(f"        and {len(group) - _SHOWN} more, which --json lists")
+        print_text(f"        and {len(group) - _SHOWN} more, which --json lists")
 
 
 def _name_of(examined: Examined) -> str:
     instance = examined.instance
-    return (
-        f"{instance.instance_id} {instance.instance_type} {instance.target.region} "
-        f"{printable(instance.name)}"
-    ).rstrip()
+    return named(instance, instance.instance_type, instance.target.region)
 
 
 def _print_unseen_heat(fleet: Sequence[Examined]) -> None:
@@ -368,7 +367,7 @@ def _print_unseen_heat(fleet: Sequence[Examined]) -> None:
             unseen += 1
     if unseen:
         dimensions = ", ".join(sorted(HEAT_ALARM.dimensions))
-        print(
+        print_text(
             f"HotGpuAlarm of stacks/telemetry.yaml does not see the heat of {unseen} of "
             f"{len(fleet)}:\n"
             f"        -> it reads {HEAT_ALARM.metric} of GPUs with the dimensions {dimensions}: "
@@ -388,16 +387,16 @@ def _print_unknown_owners(fleet: Sequence[Examined]) -> None:
             lines.append((tag.value.casefold(), line))
     if not lines:
         return
-    print(
+    print_text(
         f"{len(lines)} of {plural(len(fleet), 'instance')} have an owner tag that names nobody "
         "whom the policy knows:\n"
         "        -> add these people to ownership.contacts of the policy, or correct the tag: "
         "until then the contact of the project is asked, or the default contacts"
     )
     for _, line in sorted(lines)[:_SHOWN]:
-        print(line)
+        print_text(line)
     if len(lines) > _SHOWN:
-        print(f"        and {len(lines) - _SHOWN} more, which --json lists")
+        print_text(f"        and {len(lines) - _SHOWN} more, which --json lists")
 
 
 def _document(examined: Examined) -> dict[str, object]:

@@ -17,8 +17,10 @@ from cli import aws
 from cli.errors import CommandError
 from cli.policy import deployed, read
 from cli.progress import Progress
+from cli.tables import print_text
 from governor.core.errors import GovernorError, PolicyError
-from governor.core.instance import Target
+from governor.core.instance import Instance, Target
+from governor.core.units import printable
 from governor.policy.document import PolicyBook, parse_policy
 
 Found = TypeVar("Found")
@@ -65,10 +67,22 @@ def _policy(arguments: argparse.Namespace, session: boto3.Session) -> PolicyBook
         ) from None
 
 
+def named(instance: Instance, *facts: str) -> str:
+    """Return the name of an instance, with its id and these facts in brackets.
+
+    Without a name, return the id and the facts.
+    """
+    in_brackets = ", ".join([instance.instance_id, *facts])
+    name = printable(instance.name)
+    if not name or name == instance.instance_id:
+        return in_brackets
+    return f"{name} ({in_brackets})"
+
+
 def print_unseen(unseen: int, instances: int) -> None:
     """Print for how many instances the hardware's faults are not published, if for any."""
     if unseen:
-        print(
+        print_text(
             f"{unseen} of {instances} publish no Xid, ECC, throttling or lost GPUs, so "
             "`governor health` does not have them:\n"
             "        -> only agent/ publishes those, the CloudWatch agent does not"

@@ -36,17 +36,17 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         _print_freeze(freeze)
     is_paused = answer.get("pause") is not None
     if is_paused:
-        print("  end the pause: governor resume --all")
+        print_text("  end the pause: governor resume --all")
     # A pause is one of the freezes; any other one needs its cause found.
     if len(freezes) > is_paused:
         print_text("  find the cause, then lift it: breaker.lift_freezes_before (docs/policy.md)")
     if not freezes:
         print_text("nothing is frozen: no pause, and no unusual share of the fleet turned idle")
-    print("stops and terminations that began in the last 60 minutes:")
+    print_text("stops and terminations that began in the last 60 minutes:")
     if answer["caps"]:
         print_table(_RATE_COLUMNS, [_rate_row(rate_limit) for rate_limit in answer["caps"]])
     if answer["waiting"]:
-        print("steps that wait, and continue once that has ended:")
+        print_text("steps that wait, and continue once that has ended:")
         print_table(_WAITING_COLUMNS, _waiting_rows(answer["waiting"]))
 
 

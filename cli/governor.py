@@ -187,7 +187,9 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         import_module(module).add(areas)
         made = areas.choices[name]
         made.description = text.help
-        made.epilog = f"example: governor {text.example}\n{_ANYWHERE}"
+        # A command may have set what else its help says, such as its exit status.
+        own = f"{made.epilog}\n" if made.epilog != _ANYWHERE else ""
+        made.epilog = f"example: governor {text.example}\n{own}{_ANYWHERE}"
     return top
 
 

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cli.fleet import over_the_fleet, print_unseen
+from cli.fleet import named, over_the_fleet, print_unseen
 from cli.tables import print_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.core.instance import Target
-from governor.core.units import iso, printable
+from governor.core.units import iso, plural, printable
 from governor.evidence.ports import InstanceReader, MetricReader
 from governor.health.messages import advice_text, finding_document
 from governor.health.model import InstanceFinding, Severity
@@ -27,7 +27,10 @@ from governor.policy.document import PolicyBook
 _UNKNOWN = "unknown"
 _STATES = (*Severity, _UNKNOWN, "sound")
 """States of an instance, the worst first."""
-_STATES_TO_LOOK_AT = (Severity.CRITICAL, Severity.WARNING, _UNKNOWN)
+_WRONG_STATES = (Severity.CRITICAL, Severity.WARNING)
+WRONG = 1
+NOT_ALL_KNOWN = 4
+"""Exit statuses. As for a scan, 4 says that the answer is incomplete; it is no failure."""
 
 
 def look(
@@ -51,7 +54,7 @@ def look(
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Print the readings. Return 1 when something is wrong or not known, 0 otherwise."""
+    """Print the readings. Return the exit status."""
     clients = Clients()
     now = datetime.now(tz=UTC)
 
@@ -60,11 +63,22 @@ def health(arguments: argparse.Namespace) -> int:
 
     readings = over_the_fleet(arguments, look_at)
     _print(readings, as_json=arguments.json)
-    return int(any(_needs_a_look(reading) for reading in readings))
+    return exit_status(readings)
 
 
-def _needs_a_look(reading: HealthReading) -> bool:
-    return bool(reading.problem) or _state(reading) in _STATES_TO_LOOK_AT
+def exit_status(readings: Sequence[HealthReading]) -> int:
+    """Return 1 where something is wrong, 4 where that is not known of all, 0 otherwise."""
+    states = {_state(reading) for reading in readings}
+    if states.intersection(_WRONG_STATES):
+        return WRONG
+    if any(_is_incomplete(reading) for reading in readings):
+        return NOT_ALL_KNOWN
+    return 0
+
+
+def _is_incomplete(reading: HealthReading) -> bool:
+    """Return whether a fault of the instance may be there unseen."""
+    return bool(reading.problem) or _state(reading) == _UNKNOWN
 
 
 def _print(readings: Sequence[HealthReading], *, as_json: bool) -> None:
@@ -83,22 +97,28 @@ def _print(readings: Sequence[HealthReading], *, as_json: bool) -> None:
     unseen = sum(not reading.has_hardware_figures for reading in readings)
     print_unseen(unseen, len(readings))
     counts = Counter(_state(reading) for reading in readings)
-    print(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
+    print_text(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
+    if exit_status(readings) == NOT_ALL_KNOWN:
+        incomplete = sum(_is_incomplete(reading) for reading in readings)
+        print_text(
+            f"Nothing that was read is wrong. {plural(incomplete, 'instance')} may have faults "
+            "that cannot be seen: exit status 4."
+        )
 
 
 def _print_reading(reading: HealthReading) -> None:
     instance = reading.instance
-    note = "" if reading.has_hardware_figures else " (faults cannot be seen)"
-    name = printable(instance.name)
-    print(f"{_state(reading):<8} {instance.instance_id} {instance.instance_type} {name}{note}")
+    print_text(f"{_state(reading):<8} {named(instance, instance.instance_type)}")
+    if not reading.has_hardware_figures:
+        print_text("         faults cannot be seen")
     for finding in reading.findings:
         advice = advice_text(finding)
         sentence = f"{finding.about}; seen since {iso(finding.since)}. {advice}"
-        print(f"         {printable(sentence)}")
+        print_text(f"         {printable(sentence)}")
     if reading.problem:
-        print(f"         not all could be read: {printable(reading.problem)}")
+        print_text(f"         not all could be read: {printable(reading.problem)}")
     elif not reading.measured:
-        print("         no reading of its GPUs; `governor doctor` says what to do")
+        print_text("         no reading of its GPUs; `governor doctor` says what to do")
 
 
 def _state(reading: HealthReading) -> str:

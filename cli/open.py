@@ -7,6 +7,7 @@ import json
 import webbrowser
 
 from cli.api import Api, api_of
+from cli.tables import print_text
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -23,6 +24,8 @@ def _open(api: Api, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps({"url": url}))
     elif arguments.print or not webbrowser.open(url):
-        print(f"Open this within a minute; it works once:\n{url}")
+        print_text("Open this within a minute; it works once:")
+        # On one line, however long: somebody copies it.
+        print(url)
     else:
-        print("The console opens in your browser. If it does not: governor open --print")
+        print_text("The console opens in your browser. If it does not: governor open --print")

@@ -32,6 +32,12 @@ class Output:
         self._document |= facts
         self._print(text)
 
+    def document(self, text: str, **facts: object) -> None:
+        """Print a document as it is, however wide: somebody stores it. Facts are as in `say`."""
+        self._document |= facts
+        if not self._as_json:
+            print(text)
+
     def list(self, text: str, name: str, fact: Mapping[str, object]) -> None:
         """Print a line, and add its fact to those of the same name."""
         facts = self._document.setdefault(name, [])

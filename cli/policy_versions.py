@@ -192,7 +192,7 @@ def get(arguments: argparse.Namespace) -> int:
     else:
         text = deployed(arguments.stack_name, session)
     with Output(arguments) as out:
-        out.say(text.removesuffix("\n"), version=arguments.version, document=text)
+        out.document(text.removesuffix("\n"), version=arguments.version, document=text)
     return 0
 
 

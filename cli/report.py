@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from cli.errors import CommandError
 from cli.policy import deployed
 from cli.progress import Progress
 from cli.status import Stack
-from cli.tables import Column, table_text
+from cli.tables import Column, shown_command, shown_text, table_text
 from governor.alerts.model import UNASSIGNED, Alert, Owner
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
@@ -47,25 +47,25 @@ from governor.scan.store import Scans
 
 _UNKNOWN_PRICE = "price unknown"
 _COLUMNS = (
-    Column("instance", longest=24, wraps=True),
-    Column("how it ended", longest=16, wraps=True),
-    Column("owner", longest=16, wraps=True),
-    Column("project", longest=16, wraps=True),
+    Column("instance", longest=40, gives_way=True),
+    Column("how it ended", longest=16, gives_way=True),
+    Column("owner", longest=40, gives_way=True),
+    Column("project", longest=40, gives_way=True),
     Column("when (UTC)", longest=17),
     Column("saved, USD", longest=12, is_number=True),
 )
 _KEPT_COLUMNS = (
-    Column("instance", longest=24, wraps=True),
-    Column("owner", longest=16, wraps=True),
-    Column("why it stays", longest=24, wraps=True),
-    Column("kept by", longest=20, wraps=True),
-    Column("until (UTC)", longest=17),
+    Column("instance", longest=40, gives_way=True),
+    Column("owner", longest=40, gives_way=True),
+    Column("why it stays", longest=40, gives_way=True),
+    Column("kept by", longest=40, gives_way=True),
+    Column("until (UTC)", longest=17, gives_way=True),
     Column("measured", longest=12),
     Column("USD a month", longest=12, is_number=True),
 )
 _JOB_COLUMNS = (
-    Column("project", longest=20, wraps=True),
-    Column("job", longest=32, wraps=True),
+    Column("project", longest=40, gives_way=True),
+    Column("job", longest=40, gives_way=True),
     Column("USD", longest=14, is_number=True),
     Column("idle, USD", longest=14, is_number=True),
     Column("idle", longest=7, is_number=True),
@@ -170,7 +170,7 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
         case _:
             lines = _table(report, alert)
             if own is not None:
-                lines += ["", *own.lines]
+                lines += ["", *map(shown_text, own.lines)]
             return "".join(f"{line}\n" for line in lines)
 
 
@@ -197,34 +197,34 @@ def shown_found(found: FoundWaste, chosen: str) -> str:
 
 
 def _found_lines(found: FoundWaste) -> list[str]:
-    """Return the sentences about what is not governed, and a line for each wasted resource: the
+    """Return the sentences about what is not governed, and lines for each wasted resource: the
     most expensive first, those without a known price last."""
-    lines = [printable(text) for text in (found.headline, *found.remarks)]
+    lines = [_sentence(text) for text in (found.headline, *found.remarks)]
     for row in found.rows:
         values: dict[str, Any] = dict(zip(found.columns, row, strict=True))
         if Finding(values["finding"]).is_waste:
             lines += _waste_lines(values)
-    return [*lines, *(printable(f"Not read: {text}") for text in found.not_read)]
+    return [*lines, *(_sentence(f"Not read: {text}") for text in found.not_read)]
 
 
-def _waste_lines(values: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a wasted resource, whose fields are named as in JSON."""
+def _waste_lines(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a wasted resource, whose fields are named as in JSON: its cost, its place,
+    and what to do."""
     amount = _UNKNOWN_PRICE
     if values["usd_per_month"] is not None:
         amount = f"{values['waste_usd_per_month']:,.2f}"
     place = f"{values['account']}/{values['region']}"
-    lines = [
-        _waste_line(amount, f"{values['finding']}: {values['what']}, {values['id']}"),
-        _waste_line("", f"{place}: {values['evidence']}"),
-    ]
+    what = printable(f"{values['finding']}: {values['what']}, {values['id']}")
+    indent = " " * (len(_UNKNOWN_PRICE) + 2)
+    yield shown_text(f"  {amount:>{len(_UNKNOWN_PRICE)}}  {what}")
+    yield shown_text(f"{indent}  {printable(place)}: {printable(str(values['evidence']))}")
     if values["command"]:
-        lines.append(_waste_line("", values["command"]))
-    return lines
+        yield shown_command(printable(values["command"]), f"{indent}  ")
 
 
-def _waste_line(amount: str, text: str) -> str:
-    """Return a line with an amount in its column, which may be empty, and a text."""
-    return f"  {amount:>{len(_UNKNOWN_PRICE)}}  {printable(text)}"
+def _sentence(text: str) -> str:
+    """Return the text of others in lines of the terminal."""
+    return shown_text(printable(text))
 
 
 def shown_jobs(report: Report, chosen: str) -> str:
@@ -255,7 +255,7 @@ def _jobs_table(report: Report) -> list[str]:
             name = job.name if job.kind is JobKind.NAMED else f"({job.name})"
             rows.append(("", name, *_job_amounts(job.usd, job.idle_usd)))
             if job.note:
-                notes.append(printable(f"{project.project}, {job.name}: {job.note}."))
+                notes.append(_sentence(f"{project.project}, {job.name}: {job.note}."))
     return [table_text(_JOB_COLUMNS, rows), "", *notes]
 
 
@@ -283,11 +283,11 @@ def _kept_table(kept: KeptList) -> list[str]:
         amount = "unknown" if usd is None else money(usd)
         by = row.kept_by or "unknown"
         rows.append((row.name, row.owner, instance.words, by, until, instance.measured, amount))
-    return [*lines, "", table_text(_KEPT_COLUMNS, rows)]
+    return [*map(shown_text, lines), "", table_text(_KEPT_COLUMNS, rows)]
 
 
 def _table(report: Report, alert: Alert) -> list[str]:
-    lines = [printable(line) for line in (alert.subject, *alert.lines)]
+    lines = [_sentence(line) for line in (alert.subject, *alert.lines)]
     rows = []
     for line in report.lines:
         entry = line.entry

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -23,6 +23,7 @@ from cli import policy as policy_commands
 from cli.errors import CommandError
 from cli.policy_meetings import policies_of
 from cli.progress import Counter, Progress
+from cli.tables import Column, plain_text, shown_text, table_text
 from evaluation.traces import TraceError
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
@@ -146,7 +147,21 @@ def _recommended(
         )
     if arguments.json or arguments.format == "json":
         return advice.as_json(recommendation, groups, notes)
-    return "\n".join([advice.text(recommendation, groups), "", *notes])
+    parts = advice.parts_of(recommendation, groups)
+    paper = _Paper(is_file=arguments.out is not None)
+    return "\n".join(
+        [
+            *paper.sentences(parts.head),
+            "",
+            paper.table(
+                [Column(is_number=True, gives_way=True) for _ in parts.rows[0]], parts.rows
+            ),
+            *paper.sentences(parts.rest),
+            *(["", parts.to_paste] if parts.to_paste else []),
+            "",
+            *paper.sentences(notes),
+        ]
+    )
 
 
 def _shown(
@@ -171,7 +186,37 @@ def _shown(
         return page(replays, notes, datetime.now(tz=UTC), with_other_waits)
     summaries = [report.summarise(replayed) for replayed in replays]
     sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
-    return "\n".join([*sentences, "", report.table(summaries), "", *notes])
+    paper = _Paper(is_file=arguments.out is not None)
+    columns = [Column(gives_way=True, is_indented=True)]
+    columns += [Column(is_number=True, gives_way=True) for _ in summaries]
+    return "\n".join(
+        [
+            *paper.sentences(sentences),
+            "",
+            paper.table(columns, report.table_rows(summaries)),
+            "",
+            *paper.sentences(notes),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Paper:
+    """Sentences and tables as standard output shows them, or plain for a file."""
+
+    is_file: bool
+
+    def sentences(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts in lines."""
+        return list(texts) if self.is_file else [shown_text(text) for text in texts]
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+        """Return the table. The first row has the titles."""
+        first, *others = rows
+        titled = [
+            replace(column, title=title) for column, title in zip(columns, first, strict=True)
+        ]
+        return plain_text(titled, others) if self.is_file else table_text(titled, others)
 
 
 def _books(arguments: argparse.Namespace) -> list[NamedBook]:

@@ -6,14 +6,14 @@ Rich lays them out. It is imported when something is drawn: help and JSON need n
 from __future__ import annotations
 
 import os
+import re
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from governor.core.units import clip, printable
+from governor.core.units import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 _ANY_WIDTH = 100_000
 """In characters: wider than every table."""
 WIDTH = 80
-"""The width of a table in a pipe or a file, in characters; a sentence may be longer there."""
+"""The room for spare columns in a pipe or a file, in characters. No cell is cut there."""
 _GAP = 2
 _NARROWEST = 8
 """Characters that a column keeps where it gives way to others."""
+_NARROWEST_SENTENCES = 12
+"""Characters that a column of sentences keeps: its words may be longer, and go over two lines."""
+_WORD = re.compile(r" *[^ ]+")
+"""A word with the spaces before it."""
+_SHELL_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+"""A word of a command, with its quotes."""
 STYLES = {
     "ok": "green",
     "confirmed": "green",
@@ -48,11 +54,11 @@ STYLES = {
 class Column:
     """A column of a table.
 
-    A cell of more than `longest` characters is clipped. Only a column that `wraps` or
-    `gives_way` goes over several lines where the terminal is narrow: an id on two lines could not
-    be copied. In a pipe a column that `gives_way` is clipped to the width there, and one that
-    `wraps` holds sentences, which stay whole. A column that `is_spare` is left out where there is
-    no room for it.
+    On a terminal, a cell that is wider than `longest` is cut. Only a column that `wraps`
+    or `gives_way` goes over several lines where the terminal is narrow: an id on two lines could
+    not be copied. A column that `wraps` holds sentences. One that `is_spare` is left out where
+    there is no room for it. In one that `is_indented`, spaces at the start of a cell stay. In a
+    pipe, each cell is whole, on one line.
     """
 
     title: str = ""
@@ -62,13 +68,22 @@ class Column:
     gives_way: bool = False
     is_spare: bool = False
     is_colored: bool = False
+    is_indented: bool = False
 
     def cell(self, text: str) -> str:
-        """Return the text of a cell as it is shown."""
-        shown = printable(text)
+        """Return the text of a cell as a terminal shows it."""
+        shown = self.whole_cell(text)
         if self.longest is None:
             return shown
-        return clip(shown, self.longest)
+        return _cut(shown, self.longest)
+
+    def whole_cell(self, text: str) -> str:
+        """Return the text of a cell as a pipe gets it."""
+        shown = printable(text)
+        if not self.is_indented:
+            return shown
+        indent = len(text) - len(text.lstrip(" "))
+        return f"{' ' * indent}{shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,35 +102,85 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
 
 def table_text(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """Return the table as standard output shows it: on a terminal with styles, else without."""
+    if not sys.stdout.isatty():
+        return plain_text(columns, rows)
     cells = [[column.cell(text) for column, text in zip(columns, row, strict=True)] for row in rows]
-    if sys.stdout.isatty():
-        return _drawn(columns, cells)
-    return plain_text(columns, cells)
+    return _drawn(columns, cells)
 
 
 def print_text(text: str) -> None:
-    """Print a sentence.
+    """Print a sentence, as `shown_text` returns it."""
+    print(shown_text(text))
 
-    A terminal gets it in lines of its width, indented like the first. In a pipe it stays one line.
+
+def shown_text(text: str) -> str:
+    """Return sentences as standard output shows them.
+
+    A terminal gets them in lines of its width, indented like the first. In a pipe each stays one
+    line.
     """
     if not sys.stdout.isatty():
-        print(text)
-        return
+        return text
     width = terminal().width
+    lines: list[str] = []
     for line in text.split("\n"):
-        print(_wrapped(line, width))
-
-
-def _wrapped(line: str, width: int) -> str:
-    indent = line[: len(line) - len(line.lstrip())]
-    lines = textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        lines += wrapped(line, width)
     return "\n".join(lines)
+
+
+def wrapped(line: str, width: int, hanging: str = "  ") -> list[str]:
+    """Return a line in lines of the width, in cells: an emoji takes two.
+
+    Lines after the first are indented by `hanging` more. A word that is longer goes over several.
+    """
+    from rich.cells import cell_len, chop_cells
+
+    indent = line[: len(line) - len(line.lstrip())]
+    lines: list[str] = []
+    current = ""
+    for word in _WORD.findall(line):
+        if cell_len(current + word) <= width:
+            current += word
+            continue
+        if current:
+            lines.append(current)
+        start = f"{indent}{hanging}" if lines else indent
+        *whole_lines, current = chop_cells(start + word.lstrip(" "), width)
+        lines += whole_lines
+    return [*lines, current]
+
+
+def print_command(command: str, indent: str) -> None:
+    """Print a command that somebody may copy, as `shown_command` returns it."""
+    print(shown_command(command, indent))
+
+
+def shown_command(command: str, indent: str) -> str:
+    """Return a command as standard output shows it.
+
+    A terminal gets it in lines of its width, each but the last with a backslash at its end. Only
+    one word that is longer makes a longer line. In a pipe the command is one line.
+    """
+    if not sys.stdout.isatty():
+        return f"{indent}{command}"
+    return "\n".join(command_lines(command, indent, terminal().width))
+
+
+def command_lines(command: str, indent: str, width: int) -> list[str]:
+    """Return a command in lines of the width, which a shell reads as one."""
+    from rich.cells import cell_len
+
+    end = " \\"
+    lines: list[str] = []
+    current = indent
+    for word in _SHELL_WORD.findall(command):
+        longer = f"{current} {word}" if current.strip() else current + word
+        if current.strip() and cell_len(longer + end) > width:
+            lines.append(current + end)
+            current = f"{indent}  {word}"
+        else:
+            current = longer
+    return [*lines, current]
 
 
 def terminal() -> Console:
@@ -125,11 +190,14 @@ def terminal() -> Console:
     return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
-def plain_text(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
-    """Return the table without styles or lines, two spaces between columns."""
+def plain_text(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """Return the table without styles or lines, with whole cells and two spaces between columns."""
     from rich.console import Console
 
-    layout = _clipped(_with_room_for(columns, cells, WIDTH), WIDTH)
+    cells = []
+    for row in rows:
+        cells.append([one.whole_cell(text) for one, text in zip(columns, row, strict=True)])
+    layout = _with_room_for(columns, cells, WIDTH)
     console = Console(file=StringIO(), width=_ANY_WIDTH, color_system=None)
     with console.capture() as captured:
         console.print(_table(layout, _widths(layout), is_drawn=False))
@@ -139,21 +207,26 @@ def plain_text(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str
 def _drawn(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     """Return the table in the width of the terminal, or as wide as it must be."""
     from rich.console import Console
-    from rich.measure import Measurement
 
     screen = terminal()
     shown = _with_room_for(columns, cells, screen.width)
     layout = _Layout(shown.columns, shown.cells, STYLES)
-    table = _table(layout, _allotted(layout, screen.width), is_drawn=True)
-    any_width = screen.options.update(width=_ANY_WIDTH)
-    needed = Measurement.get(screen, any_width, table).minimum
+    widths = _allotted(layout, screen.width)
     console = Console(
-        width=max(screen.width, needed),
+        width=max(screen.width, _needed(layout, widths)),
         color_system="auto" if screen.color_system else None,
     )
     with console.capture() as captured:
-        console.print(table)
+        console.print(_table(layout, widths, is_drawn=True))
     return captured.get().rstrip("\n")
+
+
+def _needed(layout: _Layout, widths: Sequence[int]) -> int:
+    """Return the least width of the table with columns of these widths."""
+    needed = _GAP * (len(widths) - 1)
+    for column, width in zip(layout.columns, widths, strict=True):
+        needed += min(width, _NARROWEST_SENTENCES) if column.wraps else width
+    return needed
 
 
 def _with_room_for(
@@ -175,19 +248,6 @@ def _with_room_for(
         [columns[index] for index in shown],
         [[row[index] for index in shown] for row in cells],
     )
-
-
-def _clipped(layout: _Layout, width: int) -> _Layout:
-    """Return the table in that width, with the cells of the columns that give way cut off."""
-    widths = _allotted(layout, width)
-    givers = [index for index, column in enumerate(layout.columns) if column.gives_way]
-    cells = []
-    for row in layout.cells:
-        shown = list(row)
-        for index in givers:
-            shown[index] = _cut(shown[index], widths[index])
-        cells.append(shown)
-    return _Layout(layout.columns, cells)
 
 
 def _allotted(layout: _Layout, width: int) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from math import ceil
@@ -19,11 +20,30 @@ from simulation.fetch import LONGEST_DAYS
 from simulation.recommend import Advice, Figures, Grouping, Recommendation, Trial, Wait
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A recommendation in parts: sentences above the table, its rows, sentences below it, and the
+    YAML to paste, which is empty if nothing changes."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    rest: Sequence[str]
+    to_paste: str
+
+
 def text(recommendation: Recommendation, by: Grouping) -> str:
     """Return the table of candidates, the choice and its check, each group, and the policy to
     paste."""
-    lines = _head(recommendation)
-    lines += ["", *_table(recommendation.everyone), "", *_choice(recommendation)]
+    parts = parts_of(recommendation, by)
+    lines = [*parts.head, "", *_aligned(parts.rows), *parts.rest]
+    if parts.to_paste:
+        lines += ["", parts.to_paste]
+    return "\n".join(lines)
+
+
+def parts_of(recommendation: Recommendation, by: Grouping) -> Parts:
+    """Return the parts of the text."""
+    lines = [*_below_the_table(recommendation.everyone), "", *_choice(recommendation)]
     lines += ["", *_groups(recommendation, by)]
     if recommendation.freezes:
         times = _count(recommendation.freezes, "time")
@@ -31,7 +51,23 @@ def text(recommendation: Recommendation, by: Grouping) -> str:
     if recommendation.left_out:
         left_out = _count(recommendation.left_out, "instance")
         lines += ["", f"Left out: {left_out} whose override sets its own wait."]
-    return "\n".join([*lines, *_to_paste(recommendation)])
+    document = recommendation.document()
+    return Parts(
+        head=_head(recommendation),
+        rows=_rows(recommendation.everyone),
+        rest=[*lines, *_about_the_paste(recommendation)],
+        to_paste=pasted(document).rstrip() if document else "",
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of figures."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells))
+    return lines
 
 
 def _head(recommendation: Recommendation) -> list[str]:
@@ -95,8 +131,8 @@ def as_json(recommendation: Recommendation, by: Grouping, notes: Sequence[str]) 
     return json.dumps(document, indent=2)
 
 
-def _to_paste(recommendation: Recommendation) -> list[str]:
-    """Return the settings to paste, with what to know of them; empty if nothing changes."""
+def _about_the_paste(recommendation: Recommendation) -> list[str]:
+    """Return what to know of the settings to paste; empty if nothing changes."""
     document = recommendation.document()
     if not document:
         return []
@@ -122,8 +158,6 @@ def _to_paste(recommendation: Recommendation) -> list[str]:
     return [
         *lines,
         "To use this, merge it into the policy; settings that it does not name stay:",
-        "",
-        pasted(document).rstrip(),
     ]
 
 
@@ -148,9 +182,11 @@ def _contradicted(recommendation: Recommendation) -> list[str]:
     return names
 
 
-def _table(everyone: Advice) -> list[str]:
-    """Return the table of the candidates, and what its figures leave out."""
-    rows = [("ask after", "questions", "wrong", "share wrong", "hours saved", "USD saved")]
+def _rows(everyone: Advice) -> list[tuple[str, ...]]:
+    """Return the rows of the candidates, below their titles."""
+    rows: list[tuple[str, ...]] = [
+        ("ask after", "questions", "wrong", "share wrong", "hours saved", "USD saved")
+    ]
     for trial in everyone.trials:
         figures = trial.whole
         rows.append(
@@ -163,12 +199,12 @@ def _table(everyone: Advice) -> list[str]:
                 _usd(figures),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells))
-    lines.append("Ranges in brackets are 95% confidence intervals.")
+    return rows
+
+
+def _below_the_table(everyone: Advice) -> list[str]:
+    """Return how to read the figures, and what they leave out."""
+    lines = ["Ranges in brackets are 95% confidence intervals."]
     unknown = max(trial.whole.unknown for trial in everyone.trials)
     if unknown:
         lines.append(

@@ -173,6 +173,18 @@ def figure_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:
 
 def table(summaries: Sequence[Summary]) -> str:
     """Return a table with a column for each policy, then questions by owner if there are any."""
+    rows = table_rows(summaries)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for label, *figures in rows:
+        cells = [label.ljust(widths[0])]
+        cells += map(str.rjust, figures, widths[1:])
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def table_rows(summaries: Sequence[Summary]) -> list[list[str]]:
+    """Return the rows of the table, below the names of the policies."""
     no_figures = ["" for _ in summaries]
     rows = [["", *(printable(summary.name) for summary in summaries)]]
     for label, texts in figure_rows(summaries):
@@ -182,13 +194,7 @@ def table(summaries: Sequence[Summary]) -> str:
         rows.append(["", *no_figures])
         rows.append(["questions by owner", *no_figures])
         rows += [[f"  {printable(owner)}", *counts] for owner, counts in counts_by_owner]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for label, *figures in rows:
-        cells = [label.ljust(widths[0])]
-        cells += map(str.rjust, figures, widths[1:])
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return rows
 
 
 def by_owner(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:

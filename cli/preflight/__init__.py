@@ -30,7 +30,7 @@ from cli.preflight.world import (
     unknown,
 )
 from cli.progress import Progress
-from cli.tables import Column, print_table
+from cli.tables import Column, print_table, print_text
 from governor.core.errors import AccessDenied, GovernorError
 from governor.core.units import printable
 
@@ -182,7 +182,7 @@ def _print_checks(checks: Sequence[Check], *, as_json: bool) -> None:
         print(json.dumps(documents, indent=2))
         return
     for check in checks:
-        print(f"{check.name} (needs {check.needs}): {check.claim}")
+        print_text(f"{check.name} (needs {check.needs}): {check.claim}")
 
 
 def _claim_document(check: Check) -> dict[str, str | None]:
@@ -201,7 +201,7 @@ def _document(check: Check, finding: Finding) -> dict[str, str | None]:
 def _print(findings: Sequence[tuple[Check, Finding]], imitation: str) -> None:
     """Print the findings, and what answered if it was not AWS."""
     if imitation:
-        print(f"environment: {imitation}")
+        print_text(f"environment: {imitation}")
     rows = []
     for check, finding in findings:
         rows.append((finding.outcome.value, f"{check.name}: {check.claim}"))
@@ -210,4 +210,4 @@ def _print(findings: Sequence[tuple[Check, Finding]], imitation: str) -> None:
             rows.append(("", f"-> {finding.advice}"))
     print_table(_COLUMNS, rows)
     counts = Counter(finding.outcome for _, finding in findings)
-    print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))
+    print_text(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))

@@ -1,16 +1,16 @@
 """The report of a scan for a terminal, 80 columns wide.
 
-Two lines a resource: a list can be looked over, and no name is cut short of use. Commands are not
-broken into lines, so that they can be copied.
+Two lines a resource: a list can be looked over, and no name is cut short of use. A command is
+whole: on a terminal a backslash ends each of its lines, so that a shell reads them as one.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
+from cli.tables import shown_command, wrapped
 from governor.core.units import clip, money, plural, printable, usd
 from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import groups_of, refusals_of
@@ -85,7 +85,7 @@ def _rest(rows: Sequence[Row]) -> list[str]:
             count = f"{count} ({usd(group.usd_per_month)} a month)"
         counts.append(count)
     text = f"and {len(rows)} more: {', '.join(counts)}. {_EVERYTHING}."
-    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return wrapped(f"  {text}", _WIDTH, hanging="")
 
 
 def _line(price: str, finding: str, strength: str, text: str) -> str:
@@ -106,7 +106,7 @@ def _what_to_do(report: Report) -> list[str]:
         lines += _advice(row)
     if len(wasted) > _MOST_COMMANDS:
         left = plural(len(wasted) - _MOST_COMMANDS, "more command")
-        lines += textwrap.wrap(f"and {left}: {_EVERYTHING}.", _WIDTH, initial_indent="  ")
+        lines += wrapped(f"  and {left}: {_EVERYTHING}.", _WIDTH, hanging="")
     return lines
 
 
@@ -118,7 +118,7 @@ def _advice(row: Row) -> list[str]:
     text = f"{name} in {resource.target}: {doubt}{row.judgment.evidence}"
     lines = _indented([text])
     if row.command:
-        lines.append(f"    {printable(row.command)}")
+        lines.append(shown_command(printable(row.command), "    "))
     return lines
 
 
@@ -140,12 +140,10 @@ def _indented(sentences: Sequence[str]) -> list[str]:
     """Return the sentences in lines of the width, indented, each on lines of its own."""
     lines: list[str] = []
     for sentence in sentences:
-        lines += textwrap.wrap(
-            printable(sentence), _WIDTH, initial_indent="  ", subsequent_indent="    "
-        )
+        lines += wrapped(f"  {printable(sentence)}", _WIDTH)
     return lines
 
 
 def _wrapped(text: str) -> list[str]:
     """Return the text in lines of the width."""
-    return textwrap.wrap(printable(text), _WIDTH)
+    return wrapped(printable(text), _WIDTH, hanging="")

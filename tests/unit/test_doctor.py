@@ -103,7 +103,7 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
 
     assert lines[0].startswith("silent  20 instances: no nvidia_smi_utilization_gpu in GPU/EC2")
     assert lines[1].startswith("        -> deploy stacks/telemetry.yaml")
-    assert f"        i-{1:017x} g5.xlarge us-east-1" in lines[2]
+    assert f"        i-{1:017x}, g5.xlarge, us-east-1" in lines[2]
     assert "        and 10 more, which --json lists" == lines[12]
     assert "wrong   3 instances: measured too little of the window" == lines[13]
     assert 1 == sum("look whether the agent restarts" in line for line in lines)
@@ -301,8 +301,8 @@ def test_owner_tags_that_name_nobody_known_are_listed(capsys: pytest.CaptureFixt
     assert remedy.startswith("        -> add these people to ownership.contacts")
     assert "correct the tag" in remedy
     listed = [line.strip() for line in lines[start + 2 : start + 4]]
-    assert f"i-{2:017x} g5.xlarge us-east-1 i-{2:017x}: owner=carl@left.example [2J" == listed[0]
-    assert f"i-{3:017x} g5.xlarge us-east-1 i-{3:017x}: Owner=zoe" == listed[1]
+    assert f"i-{2:017x}, g5.xlarge, us-east-1: owner=carl@left.example [2J" == listed[0]
+    assert f"i-{3:017x}, g5.xlarge, us-east-1: Owner=zoe" == listed[1]
 
     doctor._print(found, as_json=True)
     documents = json.loads(capsys.readouterr().out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 
 import pytest
@@ -12,6 +13,9 @@ from governor.health.read_health import HealthReading
 from governor.policy.document import parse_policy
 from tests.builders import TARGET
 from tests.unit.worlds.health_world import BINS, HealthWorld, flat
+
+OF_INSTANCE = re.compile(r"^\w+ +.*\((i-\w+), ")
+"""The line of an instance, with its id."""
 
 
 def world() -> HealthWorld:
@@ -43,7 +47,8 @@ def test_the_gravest_come_first_and_what_is_unknown_before_what_is_sound(
     out = capsys.readouterr().out.splitlines()
 
     ids = [f"i-{number:017x}" for number in (2, 3, 4, 1)]
-    assert ids == [line.split()[1] for line in out if line.split()[1].startswith("i-")]
+    assert ids == [found[1] for line in out if (found := OF_INSTANCE.search(line))]
+    assert out[0] == f"critical node-2 (i-{2:017x}, g5.xlarge)"
     assert "GPU 1: does not answer" in out[1]
     assert "1 critical, 1 advice, 1 unknown, 1 sound" == out[-1]
 
@@ -55,9 +60,7 @@ def test_it_says_whose_faults_cannot_be_seen(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
 
     assert "2 of 4 publish no Xid, ECC, throttling or lost GPUs" in out
-    marked = [
-        line.split()[1] for line in out.splitlines() if line.endswith("(faults cannot be seen)")
-    ]
+    marked = re.findall(r"\((i-\w+), .*\)\n +faults cannot be seen", out)
     assert [f"i-{number:017x}" for number in (3, 4)] == marked
 
     made = HealthWorld()
@@ -69,15 +72,37 @@ def test_it_says_whose_faults_cannot_be_seen(capsys: pytest.CaptureFixture[str])
 def test_an_instance_whose_faults_cannot_be_seen_is_unknown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Quiet GPUs may have lost memory all the same: a script learns that nothing is known."""
+    """Quiet GPUs may have lost memory all the same. That is no failure: its status is its own."""
     made = HealthWorld()
     made.publish(made.add(1, hardware=False), [{"utilization": flat(1)}], hardware=False)
     monkeypatch.setattr(health, "over_the_fleet", lambda *_: looked(made))
     monkeypatch.setattr(health, "Clients", object)
 
     assert ["unknown"] == [health._state(reading) for reading in looked(made)]
-    assert 1 == health.health(Namespace(json=False))
-    assert "sound" not in capsys.readouterr().out
+    assert 4 == health.health(Namespace(json=False))
+    out = capsys.readouterr().out
+    assert "sound" not in out
+    assert out.endswith(
+        "Nothing that was read is wrong. 1 instance may have faults that cannot be seen: exit "
+        "status 4.\n"
+    )
+
+
+def test_something_wrong_counts_before_what_is_unknown() -> None:
+    """And where all is sound, nothing is left to look at."""
+    assert 1 == health.exit_status(looked(world()))
+    sound = HealthWorld()
+    sound.add(1)
+    assert 0 == health.exit_status(looked(sound))
+
+
+def test_a_right_that_lacks_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure that could not be read may hide a fault, so the answer is incomplete."""
+    made = HealthWorld()
+    made.add(1)
+    made.metrics.broken["GPULost"] = "AccessDenied: cloudwatch:GetMetricData"
+
+    assert 4 == health.exit_status(looked(made))
 
 
 def test_who_fell_silent_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +116,7 @@ def test_who_fell_silent_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "Clients", object)
 
     assert ["unknown"] == [health._state(one) for one in looked(made)]
-    assert 1 == health.health(Namespace(json=True))
+    assert 4 == health.health(Namespace(json=True))
 
 
 def test_machines_get_everything_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cli.tables import Column, table_text
+from cli.tables import Column, command_lines, table_text, wrapped
 
 COLUMNS = (Column("ID"), Column("USD", is_number=True), Column("NAME", wraps=True))
 ROWS = (("i-0123456789abcdef0", "5.67", "notebook"), ("i-1", "136.00", "train of the vision team"))
@@ -82,8 +82,27 @@ def test_text_of_others_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, width
     assert not {"\x07", "\r"} & set(shown)
 
 
-def test_a_long_cell_is_clipped() -> None:
-    assert "abc…" == table_text([Column(longest=4)], [["abcdefgh"]])
+def test_a_long_cell_is_clipped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads a pipe gets all of it."""
+    columns, rows = [Column(longest=4)], [["abcdefgh"]]
+    assert "abcdefgh" == table_text(columns, rows)
+
+    monkeypatch.setattr("sys.stdout", Screen())
+    assert "abc…" == table_text(columns, rows)
+
+
+def test_a_word_in_quotes_stays_on_its_line() -> None:
+    """A newline within quotes would be part of the word."""
+    lines = command_lines("aws tag --name 'a name of it' --value 1", "  ", 24)
+
+    assert ["  aws tag --name \\", "    'a name of it' \\", "    --value 1"] == lines
+
+
+def test_lines_are_measured_in_cells() -> None:
+    """An emoji takes two columns, and a word may be longer than a line."""
+    assert ["  it is 🔥🔥", "    🔥"] == wrapped("  it is 🔥🔥 🔥", 12)
+    assert ["  abc", "defgh"] == wrapped("  abcdefgh", 5)
+    assert [""] == wrapped("", 5)
 
 
 def test_help_needs_no_rich() -> None:
