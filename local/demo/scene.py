@@ -15,6 +15,10 @@ from urllib.request import urlopen
 from uuid import uuid4
 
 from governor.core.catalog import accelerated_types, list_price
+from governor.core.instance import Target
+from governor.policy.model.contacts import Ownership
+from governor.policy.rules.owners import project_of
+from governor.table.keys import holds
 from local.demo.fleet import Member, series_of
 from local.demo.receivers import CHANNELS, Receivers
 from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
@@ -22,6 +26,8 @@ from local.engine.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
 SENDER = "gpu-governor@example.com"
+KEEPER = "link:owner@example.com"
+"""The person who keeps the members that are snoozed."""
 CHECKPOINT_DOCUMENT = "gpu-governor-on-interruption"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988", "p4d.24xlarge": "9.8321"}
 TEMPLATE = ROOT / "template.yaml"
@@ -61,18 +67,21 @@ class Scene:
             self.members[instance_id] = member
             ids[member.name] = instance_id
             if member.snoozed:
-                self._snooze(instance_id, now + timedelta(days=2))
+                self._snooze(instance_id, member, now + timedelta(days=2))
         return ids
 
-    def _snooze(self, instance_id: str, until: datetime) -> None:
-        """As a decision of two days ago has left it in the state table."""
+    def _snooze(self, instance_id: str, member: Member, until: datetime) -> None:
+        """As somebody who started it again two days ago has left it in the state table."""
+        hold_key, _ = holds(Target(ACCOUNT, REGION), instance_id)
+        partition, sort = hold_key
         self.cloud.client("dynamodb").put_item(
             TableName=self.outputs["StateTableName"],
             Item={
-                "pk": {"S": f"TARGET#{ACCOUNT}#{REGION}"},
-                "sk": {"S": f"INSTANCE#{instance_id}"},
-                "instance_id": {"S": instance_id},
+                "pk": {"S": partition},
+                "sk": {"S": sort},
                 "snoozed_until": {"S": until.strftime("%Y-%m-%dT%H:%M:%SZ")},
+                "kept_in": {"S": project_of(member, Ownership())},
+                "keeper": {"S": KEEPER},
             },
         )
 

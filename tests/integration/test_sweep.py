@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 from governor.episode.model.standing import StateKind
 from governor.fleet.model import UNGOVERNED, FleetPage
+from governor.fleet.rules.kept import KeepReason
 from governor.table.keys import place
 from governor.table.table import delete
 from local.demo.fleet import demo_fleet
+from local.demo.scene import KEEPER
 from local.engine.simulation import Points
 from tests.integration.stage import TARGET, Stage
 
@@ -33,6 +35,9 @@ def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     page = stage.state.page(TARGET)
     assert page is not None
     assert ["not-selected"] == [row.name for row in page.rows if row.verdict == UNGOVERNED]
+    assert {"snoozed": KEEPER} == {
+        row.name: row.kept_by for row in page.rows if row.kept_because == KeepReason.KEEP
+    }
 
 
 def test_idle_instances_are_tagged_and_nothing_else_is(stage: Stage) -> None:

@@ -78,6 +78,9 @@ def test_what_was_started_again_is_left_alone_for_a_while() -> None:
 
     hold = world.state.record(world.ref.target, world.ref.instance_id).hold
     assert NOW + timedelta(hours=24) == hold.snoozed_until
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert (episode.project, "ada") == (hold.kept_in, hold.keeper)
 
 
 def test_pressed_twice_it_starts_once() -> None:

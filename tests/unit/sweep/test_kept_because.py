@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from governor.approvals.model.approval import Answer
+from governor.approvals.rules.approval import hold_of
 from governor.core.instance import Instance, Lifecycle, Session
 from governor.episode.model.episode import InstanceRecord, Outcome
 from governor.fleet.model import FleetRow
@@ -19,7 +20,14 @@ from governor.sweep.kept_because import BY_OUTCOME, FINDERS, Standing, why_kept
 from governor.sweep.sweep_case import Case, ListedInstance
 from governor.verdict.model import IDLE, LEFT_ALONE, Hold, Verdict, VerdictKind
 from tests.builders import NOW, TARGET
-from tests.unit.worlds.builders import asked, decision, opener, ref_of
+from tests.unit.worlds.builders import (
+    approval_id_of,
+    asked,
+    decision,
+    opener,
+    ref_of,
+    stored_episode,
+)
 from tests.unit.worlds.fleet_world import FleetWorld
 
 BUSY = [90.0] * 12
@@ -166,19 +174,66 @@ def test_a_keep_names_who_answered_and_is_read_once(monkeypatch: pytest.MonkeyPa
     world.sweep(5)
     first = kept(world, instance_id)
     asked_for: list[list[str]] = []
-    decided_by = world.state.decided_by
+    keepers = world.state.keepers
 
     def counted(ids: list[str]) -> dict[str, str]:
         asked_for.append(ids)
-        return decided_by(ids)
+        return keepers(ids)
 
-    monkeypatch.setattr(world.state, "decided_by", counted)
+    monkeypatch.setattr(world.state, "keepers", counted)
     world.sweep(5)
 
     assert ("keep", answer.by, until) == first == kept(world, instance_id)
     assert [[]] == asked_for
     [one] = listed(world).instances
     assert ("not measured", instance_id) == (one.measured, one.row.instance_id)
+
+
+def test_a_keep_after_a_yes_names_who_kept_and_not_who_approved() -> None:
+    """The question has two answers then: the yes, and the keep that holds the step."""
+    world, instance_id, ref = asked()
+    until = NOW + timedelta(days=3)
+    world.state.settle(approval_id_of(instance_id), decision(by="link:approver@example.com"))
+    episode = stored_episode(world, ref)
+    keep = replace(decision(Answer.KEEP, by="link:keeper@example.com"), keep_until=until)
+    hold = hold_of(keep, episode.project, episode.approval_id)
+    world.state.hold(episode, keep, hold, None)
+    world.state.close_episode(ref, Outcome.HELD, "", NOW, quiet_until=None)
+    world.sweep(5)
+
+    assert ("keep", "link:keeper@example.com", until) == kept(world, instance_id)
+
+
+def test_a_person_whose_answer_could_not_be_read_is_read_by_the_next_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An unknown person is carried over to no later row."""
+    world, instance_id, ref = asked()
+    until = NOW + timedelta(days=3)
+    keep = replace(decision(Answer.KEEP), keep_until=until)
+    world.state.settle(approval_id_of(instance_id), keep, stored_episode(world, ref).project)
+    world.state.close_episode(ref, Outcome.KEPT, "", NOW, quiet_until=None)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.state, "keepers", lambda _: {})
+        world.sweep(5)
+    assert ("keep", "", until) == kept(world, instance_id)
+    world.sweep(5)
+
+    assert ("keep", keep.by, until) == kept(world, instance_id)
+
+
+def test_a_keep_after_an_undo_names_who_had_it_started() -> None:
+    """As long as the instance is in the project that it had then."""
+    world = FleetWorld()
+    instance_id, moved = world.add(1), world.add(2)
+    until = NOW + timedelta(days=1)
+    hold = Hold(until, kept_in=row_project(world, instance_id), keeper="link:ada@example.com")
+    world.state.store_hold(TARGET, instance_id, hold)
+    world.state.store_hold(TARGET, moved, replace(hold, kept_in="another"))
+    world.sweep(5)
+
+    assert ("keep", "link:ada@example.com", until) == kept(world, instance_id)
+    assert ("keep", "", until) == kept(world, moved)
 
 
 def test_a_managed_instance_is_kept_by_its_service() -> None:

@@ -129,7 +129,7 @@ class UndoEpisode:
         ref = episode.ref
         # The keep is stored before the start: if the table is busy, the instance stays stopped.
         # Otherwise it would run without the keep, and people would be asked about it again.
-        keep = self._keep(episode)
+        keep = self._keep(episode, by)
         try:
             self.hold_store.store_hold(target, ref.instance_id, keep)
         except ConflictError:
@@ -212,12 +212,13 @@ class UndoEpisode:
         advice = advice_on(error.code, error.operation)
         return _refused(f"{refused}. {full_stop(said)} {advice}".strip())
 
-    def _keep(self, episode: Episode) -> Hold:
-        """Return the keep that follows an undo: from now for the hours that the instance's policy
-        sets; if its overrides contradict each other, that of the document without overrides."""
+    def _keep(self, episode: Episode, by: str) -> Hold:
+        """Return the keep that follows a start `by` a person: from now for the hours that the
+        instance's policy sets; if its overrides contradict each other, that of the document without
+        overrides."""
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         until = self.clock.now() + timedelta(hours=hours)
-        return Hold(snoozed_until=until, kept_in=episode.project)
+        return Hold(snoozed_until=until, kept_in=episode.project, keeper=by)
 
     def _is_being_terminated(self, ref: EpisodeRef) -> bool:
         """Return whether a later episode that is still open has noted its call to terminate the

@@ -35,9 +35,10 @@ from governor.money.rules.cost import Rate
 from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Policy
-from governor.policy.rules.owners import owner_of
+from governor.policy.rules.owners import project_of
 from governor.sweep.kept_because import Standing, why_kept
 from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
+from governor.verdict.model import Hold
 
 _CREATORS = 10
 """Creators looked up in an hour, first for the most expensive instances."""
@@ -223,32 +224,39 @@ def _with_reason(row: FleetRow, standing: Standing) -> FleetRow:
 def _keepers(
     approval_store: Approvals, cases: Sequence[Case], previous_rows: Mapping[str, FleetRow]
 ) -> dict[str, str]:
-    """Return, by instance id, the person whose answer keeps the instance; without those that nobody
-    keeps, or whose answer cannot be read.
+    """Return, by instance id, the person who keeps the instance; without those that nobody keeps,
+    and those of whom that is not known.
 
     Each answer is read once, by one read for all new ones, and then carried over from row to row.
-    Left out are answers of another project: only people who could see the instance there may read
+    Left out are keeps of another project: only people who could see the instance there may read
     who kept it. Raises: CloudError.
     """
     keepers: dict[str, str] = {}
     question_by_instance: dict[str, str] = {}
     for case in cases:
         hold = case.record.hold
-        if _kept_until(case) is None or hold.kept_by is None:
+        if _kept_until(case) is None:
             continue
-        _, project, _ = owner_of(case.instance, case.policy.ownership)
-        if hold.kept_in != project:
+        if hold.kept_in != project_of(case.instance, case.policy.ownership):
             continue
-        previous_row = previous_rows.get(case.id)
-        if previous_row is not None and previous_row.stays_until == hold.snoozed_until:
-            keepers[case.id] = previous_row.kept_by
-        else:
+        known_keeper = hold.keeper or _keeper_before(hold, previous_rows.get(case.id))
+        if known_keeper:
+            keepers[case.id] = known_keeper
+        elif hold.kept_by is not None:
             question_by_instance[case.id] = hold.kept_by
-    decided_by = approval_store.decided_by([*question_by_instance.values()])
+    people = approval_store.keepers([*question_by_instance.values()])
     for instance_id, approval_id in question_by_instance.items():
-        if approval_id in decided_by:
-            keepers[instance_id] = decided_by[approval_id]
+        if approval_id in people:
+            keepers[instance_id] = people[approval_id]
     return keepers
+
+
+def _keeper_before(hold: Hold, previous_row: FleetRow | None) -> str:
+    """Return the person who keeps the instance by the previous row; empty if that row has another
+    keep, or none, or does not know the person."""
+    if previous_row is None or previous_row.stays_until != hold.snoozed_until:
+        return ""
+    return previous_row.kept_by
 
 
 def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:

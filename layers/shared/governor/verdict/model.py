@@ -117,6 +117,9 @@ class Hold:
     kept_by: str | None = None
     """The question whose answer kept it; `None` if it was kept without one, or by an earlier
     release."""
+    keeper: str | None = None
+    """The person who kept it without a question, by having it started again; `None` if a question
+    kept it, or an earlier release stored the keep."""
 
     def stands(self, now: UtcDatetime) -> bool:
         """Return whether the instance is exempt, or is kept still."""
@@ -137,6 +140,7 @@ class Hold:
             kept_in=keep.kept_in,
             exempt_in=exemption.exempt_in,
             kept_by=keep.kept_by,
+            keeper=keep.keeper,
         )
 
 

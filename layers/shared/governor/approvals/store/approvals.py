@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, SealedExpiry
+from governor.approvals.model.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Decision,
+    SealedExpiry,
+)
 from governor.approvals.rules.approval import STATUS_AFTER, first_approval, hold_of
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import ConflictError, NotFound
@@ -110,18 +116,21 @@ class Approvals(Store):
                 answered_ids.add(str(item["approval_id"]))
         return answered_ids
 
-    def decided_by(self, approval_ids: Sequence[str]) -> dict[str, str]:
-        """Return the person whose answer decided each of these questions, by the question's id, by
-        one read. Questions that do not exist, are not decided or cannot be read are left out; empty
-        if none is left. Raises: CloudError."""
+    def keepers(self, approval_ids: Sequence[str]) -> dict[str, str]:
+        """Return the person whose answer keeps the instance of each of these questions, by the
+        question's id, by one read. Questions that do not exist, keep nothing or cannot be read are
+        left out; empty if none is left. Raises: CloudError."""
         if not approval_ids:
             return {}
         table = Readable(self._table)
         items = table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
         people: dict[str, str] = {}
         for approval in table.records(Approval, items):
-            if approval.decision is not None:
-                people[approval.approval_id] = approval.decision.by
+            # After a yes, a keep is stored as a hold: the decision is then somebody else's.
+            for answer in (approval.hold, approval.late_hold, approval.decision):
+                if answer is not None and answer.answer is Answer.KEEP:
+                    people[approval.approval_id] = answer.by
+                    break
         return people
 
     def open_questions(

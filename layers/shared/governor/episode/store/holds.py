@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _ENDS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Attempts to store a keep while others change the keeps of the instance."""
-KEEP_ATTRIBUTES = ("snoozed_until", "kept_in", "kept_by")
+KEEP_ATTRIBUTES = ("snoozed_until", "kept_in", "kept_by", "keeper")
 """The attributes of a hold that describe a keep."""
 
 
@@ -135,7 +135,7 @@ def _keep_writes(
     both. A keep that is shorter than the one that stands is only remembered."""
     hold_key, old_hold_key = keys.holds(target, instance_id)
     is_shorter = unset("snoozed_until") | where("snoozed_until", "<=", until)
-    kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
+    kept = {name: getattr(hold, name) for name in KEEP_ATTRIBUTES}
     remembered = {keeps.name_of(hold): keeps.only_keep(hold)}
     counted = {keeps.COUNT: 1}
     own = update(hold_key, {**kept, **remembered}, is_shorter, add=counted)

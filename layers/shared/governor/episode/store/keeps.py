@@ -7,7 +7,7 @@ remembered in that item by itself, so that a shorter one holds again when the lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from governor.core.units import as_utc
@@ -35,7 +35,7 @@ def name_of(keep: Hold) -> str:
 
 def only_keep(hold: Hold) -> Hold:
     """Return the keep of a hold, without its exemption; an empty hold if it has no keep."""
-    return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
+    return replace(hold, exempt_reason=None, exempt_in=None)
 
 
 @dataclass(frozen=True, slots=True)
