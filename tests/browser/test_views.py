@@ -130,9 +130,9 @@ def test_amounts_kept_say_their_unit_on_a_phone(new_visitor: NewVisitor) -> None
     visitor = new_visitor("phone")
     serve(visitor, lively())
     visitor.open(SITE + "/kept")
-    amounts = visitor.page.locator("main table.cards tr > td:last-child .month")
+    amounts = visitor.page.locator("main table.cards tr > td:last-child.day")
     units = amounts.evaluate_all(
         "all => all.map((one) => getComputedStyle(one, '::after').content)"
     )
 
-    assert {'" USD a month"'} == set(units)
+    assert {'" a day"'} == set(units)

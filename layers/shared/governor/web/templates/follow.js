@@ -1,9 +1,55 @@
-// Follows the record while its steps are in progress. Only what has changed is replaced, so that a reader keeps
-// their place; where other answers are possible, the page is loaded anew. Without JavaScript the record's link does it.
+// Follows the record while its steps are in progress. Only what has changed is replaced, and what a reader has
+// opened, typed or focused stays. Without JavaScript the record's link does it.
 "use strict";
 (() => {
   const EVERY_MS = 3000;
-  const forms = (page) => [...page.querySelectorAll("main button")].map((one) => one.value + one.textContent).join();
+  const PARTS = ["h1", ".tiles", "#progress"];
+  const FIELDS = "input:not([type=hidden]), select, textarea";
+
+  /** The name by which an element is found again after its part of the page was replaced. */
+  const nameOf = (element) => {
+    const form = element.closest("form")?.getAttribute("aria-label") ?? "";
+    const words = element.matches(FIELDS) ? "" : element.textContent.trim();
+    return [element.tagName, form, element.id, element.name, words].join("|");
+  };
+
+  /** The text of a part, without the token of its forms, and whatever is open in it. */
+  const textOf = (part) => {
+    const copy = part.cloneNode(true);
+    for (const token of copy.querySelectorAll("[name=csrf]")) token.remove();
+    for (const folded of copy.querySelectorAll("details")) folded.removeAttribute("open");
+    return copy.innerHTML;
+  };
+
+  const buttonsOf = (page) => [...page.querySelectorAll("main button")].map(nameOf).join();
+
+  /** What the reader has opened, typed and focused in a part. */
+  const stateOf = (part) => ({
+    open: new Map([...part.querySelectorAll("details")].map((one) => [nameOf(one.querySelector("summary")), one.open])),
+    fields: new Map([...part.querySelectorAll(FIELDS)].map((one) => [nameOf(one), [one.value, one.checked]])),
+    focused: part.contains(document.activeElement) ? nameOf(document.activeElement) : null,
+  });
+
+  const restore = (part, state) => {
+    for (const folded of part.querySelectorAll("details")) {
+      const isOpen = state.open.get(nameOf(folded.querySelector("summary")));
+      if (isOpen !== undefined) folded.open = isOpen;
+    }
+    for (const field of part.querySelectorAll(FIELDS)) {
+      const typed = state.fields.get(nameOf(field));
+      if (typed !== undefined) [field.value, field.checked] = typed;
+    }
+    const focusable = [...part.querySelectorAll(`a, button, summary, ${FIELDS}`)];
+    if (state.focused) focusable.find((one) => nameOf(one) === state.focused)?.focus({ preventScroll: true });
+  };
+
+  const replace = (shown, now) => {
+    if (!shown || !now || textOf(shown) === textOf(now)) return;
+    const state = stateOf(shown);
+    shown.replaceChildren(...now.childNodes);
+    restore(shown, state);
+  };
+
   const follow = async () => {
     let again = true;
     try {
@@ -11,13 +57,9 @@
       again = answer.ok || answer.status === 429 || answer.status >= 500;
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        for (const part of ["h1", ".tiles", "#progress"]) {
-          const shown = document.querySelector(part);
-          const now = page.querySelector(part);
-          if (shown && now && shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
-        }
         // What may be done now has forms of its own, as a hold until EC2 is called and an undo after it.
-        if (forms(page) !== forms(document) && !document.activeElement?.closest("form")) location.reload();
+        const parts = buttonsOf(page) === buttonsOf(document) ? PARTS : ["main"];
+        for (const part of parts) replace(document.querySelector(part), page.querySelector(part));
         again = page.querySelector("script") !== null;
       }
     } catch (error) {
