@@ -11,6 +11,7 @@ import pytest
 
 from cli.governor import main
 from governor.web.sessions import SESSION_COOKIE
+from local.demo.scene import STACK
 from tests.integration.people import Answer, Browser, decide, hidden_fields
 from tests.integration.stage import Stage
 
@@ -67,7 +68,9 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
         "projects",
         f"instances/123456789012/us-east-1/{instance_id}",
     ):
-        assert 200 == browser.get(urljoin(site, path)).status, path
+        found = browser.get(urljoin(site, path))
+        assert 200 == found.status, path
+        assert f"{STACK} (local cloud) · mode ask" in found.body, path
         table = browser.get(urljoin(site, f"{path or 'overview'}.csv"))
         assert (200, False) == (table.status, "<" in table.body), path
     assert 404 == browser.get(urljoin(site, "instances/999900001111/us-east-1/i-0")).status

@@ -9,6 +9,8 @@
 - AWS: a function gets its time on processors of its own. Engine: ends it by the wall clock. Here it
   gets several times as long, because other programs may keep this machine busy; it is told its own
   time.
+- AWS: an operator may give a deployment a display name. Here each one that has none is called as
+  people know this cloud, so that nobody takes its pages for those of an account.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from local.engine.repairs.imitation import NAME
 from local.engine.workers.fork_server import MESSAGE_BYTES
 
 PATIENCE = 10
@@ -48,6 +51,7 @@ def repair() -> None:
         environment = dict(options["env"])
         patient = float(environment.get("_LAMBDA_TIMEOUT", "3"))
         environment["_LAMBDA_TIMEOUT"] = f"{patient / PATIENCE:g}"
+        environment["DISPLAY_NAME"] = environment.get("DISPLAY_NAME") or NAME.decode()
         options["env"] = environment
         if sys.platform == "linux" and len(command) == 2 and command[0] == sys.executable:
             forked = servers.fork(command[1], options["cwd"], environment)

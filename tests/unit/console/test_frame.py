@@ -37,6 +37,11 @@ def test_the_navigation_has_every_page_of_its_own() -> None:
     assert '<a href="/freezes" aria-current="page">Freezes</a>' in text
 
 
+def test_each_page_says_which_deployment_it_shows() -> None:
+    """The name of the stack, with the name that its operator gives it."""
+    assert '<p class="about">governor · mode' in page("/")
+
+
 def test_each_page_has_an_icon_that_loads_nothing() -> None:
     """It is in the page, and the policy allows images that are in the page, and no others."""
     icon = '<link rel="icon" href="data:image/svg+xml,'

@@ -33,6 +33,7 @@ from governor.wiring import observability, policies
 from governor.wiring.api import approval_api
 from governor.wiring.console import console
 from governor.wiring.counted_metrics import CountedMetrics
+from governor.wiring.page import approval_site
 from governor.wiring.parts import Parts
 from governor.wiring.planning import sweep_plan
 from tests.builders import NOW, TARGET
@@ -42,11 +43,13 @@ from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
 
 
-def parts(answer: Any, kept: str | None) -> Parts:
-    """Systems Manager gives this answer, the table has kept this document."""
+def parts(answer: Any, kept: str | None, **variables: str) -> Parts:
+    """Systems Manager gives this answer, the table has kept this document; the function has these
+    environment variables, among others."""
     parameter = {"Parameter": {"Value": answer}} if isinstance(answer, str) else answer
     clients = FakeClients(ScriptedClient(get_parameter=[parameter], get_item={}))
-    return Parts(settings(), clients, **store_parts(SimpleNamespace(kept_policy=lambda: kept)))
+    stores = store_parts(SimpleNamespace(kept_policy=lambda: kept))
+    return Parts(settings(**variables), clients, **stores)
 
 
 def last(found: Parts) -> Mode:
@@ -78,6 +81,26 @@ def test_those_who_end_a_pause_learn_whether_the_policy_is_refused(
     """The command line's API and the console."""
     assert is_whole is approval_api(parts(document, None))().policy_is_whole
     assert is_whole is console(parts(document, None))._reader().policy_is_whole
+
+
+@pytest.mark.parametrize(
+    ("stack", "display_name", "in_console", "on_page"),
+    [
+        ("gpu-governor", "", "gpu-governor", ""),
+        ("gpu-governor", "local cloud", "gpu-governor (local cloud)", "local cloud"),
+        ("gpu-governor-prod", "", "gpu-governor-prod", "prod"),
+        ("gpu-governor-eu", "staging", "gpu-governor-eu (staging)", "eu (staging)"),
+    ],
+)
+def test_pages_name_the_deployment_as_its_operator_does(
+    stack: str, display_name: str, in_console: str, on_page: str
+) -> None:
+    """Nobody takes one stack for another."""
+    named = {"POWERTOOLS_METRICS_NAMESPACE": stack, "DISPLAY_NAME": display_name}
+    found = parts("mode: ask", None, **named)
+
+    assert in_console == console(found)._reader().environment
+    assert on_page == approval_site(found).environment
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])

@@ -51,8 +51,8 @@ _READ_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class Reader:
-    """The stores of one request. `environment` is the stack's name; `targets` are those of the
-    policy.
+    """The stores of one request. `environment` is the stack's name, as pages show it;
+    `targets` are those of the policy.
 
     `policy_is_whole` is false if the document is refused: `policies` then hold its people and
     defaults.

@@ -30,6 +30,9 @@ class Settings:
     email_sender: str = ""
     """Empty if no mail is sent."""
     powertools_metrics_namespace: str = ""
+    display_name: str = ""
+    """The name that the operator gives this deployment for people, such as `staging`; empty if it
+    has none."""
     approval_base_url: str = ""
     """Without a slash at the end; set only if the function makes links."""
     oidc_issuer: str = ""
@@ -49,6 +52,13 @@ class Settings:
                 f"the environment variable {name.upper()} is missing: set it in template.yaml"
             )
         return value
+
+    def named(self, stack: str) -> str:
+        """Return the name of the stack as pages show it, with the display name if there is one:
+        `gpu-governor (staging)`; the display name alone if `stack` is empty."""
+        if not self.display_name:
+            return stack
+        return f"{stack} ({self.display_name})" if stack else self.display_name
 
     @property
     def session_scope(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def console(parts: Parts) -> Console:
             clock=parts.clock,
             policies=book,
             targets=swept_targets(book.base().policy, parts.hub),
-            environment=settings.need("powertools_metrics_namespace"),
+            environment=settings.named(settings.need("powertools_metrics_namespace")),
             policy_is_whole=book.whole,
         )
 

@@ -23,7 +23,7 @@ def approval_site(parts: Parts) -> ApprovalSite:
         undoer=parts.undoer,
         signer=parts.signer,
         gate=_gate(parts, policies) if has_sign_in else None,
-        environment=stack,
+        environment=parts.settings.named(stack),
     )
 
 
