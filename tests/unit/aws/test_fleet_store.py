@@ -14,6 +14,7 @@ import pytest
 from governor.core.instance import Target
 from governor.fleet.model import OTHER_JOBS, DayCosts, FleetPage, FleetRow, JobKey, Share
 from governor.fleet.store import MOST_JOBS, OTHERS, replace_day_write
+from governor.money.rules.jobs import counted_costs
 from governor.table.table import packed, put
 from tests.console_world import many_rows
 from tests.twins.stores import EveryStore
@@ -292,6 +293,46 @@ def test_a_day_of_an_earlier_release_has_no_jobs(table: EveryStore) -> None:
         == dict(read.by_job())[JobKey("alice", "vision", "job-1")]
     )
     assert Decimal("4.000000003") == sum(share.total for _, share in read.by_job())
+    for counted in (early, read, read.plus(jobs_of(1))):
+        assert early.shares == {
+            key.payer: cost.share for key, cost in counted_costs(counted) if cost.is_before_jobs
+        }
+
+
+def test_costs_from_before_jobs_are_known_as_such_among_many_owners(table: EveryStore) -> None:
+    """On the day of the update, also where the day has too many owners to store each."""
+    chance = random.Random(1)
+    names = [
+        "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256)) for _ in range(1500)
+    ]
+    day = date(2026, 11, 20)
+    shares = {(name, "vision"): Share(used=Decimal(2)) for name in names}
+    early = DayCosts(day, TARGET.account, TARGET.region, shares, jobs=None)
+    table._table.transact(replace_day_write(early))
+    [first] = table.days("2026-11")
+    assert first.jobs is None
+    table._table.transact(replace_day_write(early.plus(jobs_of(1))))
+
+    [read] = table.days("2026-11")
+    costs = [cost for _, cost in counted_costs(read)]
+    before = sum(cost.share.total for cost in costs if cost.is_before_jobs)
+    assert Decimal(3000) == before
+    assert read.before_jobs[OTHERS].total > 2000
+    assert sum(share.total for share in read.shares.values()) == sum(
+        cost.share.total for cost in costs
+    )
+
+
+def test_damaged_costs_from_before_jobs_hide_no_day(table: EveryStore) -> None:
+    """They count as costs without a job."""
+    early = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, jobs=None)
+    costs = replace(early, shares={("alice", "vision"): Share(Decimal(1))}).plus(jobs_of(1))
+    table._table.transact(replace_day_write(costs))
+    [item] = table._table.query("DAYS#2026-11")
+    for damaged in (b"x", packed([[[7, "1", "0", "0", "0"]]])[0]):
+        table._table.write(put((item["pk"], item["sk"]), {**item, "before_jobs": damaged}))
+
+        assert (replace(costs, before_jobs={}),) == table.days("2026-11")
 
 
 def test_damaged_jobs_do_not_hide_the_costs_of_a_day(table: EveryStore) -> None:

@@ -281,6 +281,28 @@ def test_from_the_sweep_to_the_report() -> None:
     assert {(UNASSIGNED, "nightly"): ("2.01", "0.00")} == by_job(only.projects)
 
 
+def test_the_day_of_the_update_says_what_it_counted_before_jobs() -> None:
+    """Its first hours have no jobs, whatever the tags said, and its last ones have."""
+    state = FleetWorld().state
+    early = DayCosts(
+        date(2026, 11, 1),
+        TARGET.account,
+        TARGET.region,
+        {("alice", "vision"): Share(Decimal(7))},
+        jobs=None,
+    )
+    added = {
+        JobKey("alice", "vision", "train"): Share(Decimal(5)),
+        JobKey("alice", "vision", None): Share(Decimal(2)),
+    }
+    state._table.transact(replace_day_write(early.plus(added)))
+
+    [vision] = books_of(state._table).report(MONTH, NOW, NOW, Reader()).projects
+
+    assert [Decimal(5), Decimal(9)] == [job.usd for job in vision.jobs]
+    assert "$7.00 of it is from days before jobs were counted" in vision.jobs[-1].note
+
+
 def test_names_of_tags_control_no_terminal() -> None:
     """Anyone who tags an instance names its project and its job."""
     costs = [

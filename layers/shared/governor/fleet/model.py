@@ -239,17 +239,26 @@ class DayCosts:
     jobs: Mapping[JobKey, Share] | None = field(default_factory=dict)
     """The parts of `shares` that belong to named jobs, and to `OTHER_JOBS`; the rest has no job.
     `None` for a day that a release stored which did not count jobs."""
+    before_jobs: Mapping[Payer, Share] = field(default_factory=dict)
+    """The parts of `shares` that such a release had counted on this day before jobs were."""
+
+    def counted_before_jobs(self, payer: Payer) -> Share:
+        """Return the part of the costs of this owner and project that was counted without jobs,
+        whatever the tags said; zero if there is none."""
+        parts = self.shares if self.jobs is None else self.before_jobs
+        return parts.get(payer, Share())
 
     def plus(self, added_shares: Mapping[JobKey, Share]) -> DayCosts:
         """Return the costs of the day with these shares added. It stores nothing. What an earlier
-        release counted without jobs on this day stays without a job."""
+        release counted without jobs on this day stays without a job, and is known as such."""
+        before_jobs = self.shares if self.jobs is None else self.before_jobs
         sums = dict(self.shares)
         jobs = dict(self.jobs or {})
         for key, share in added_shares.items():
             sums[key.payer] = sums.get(key.payer, Share()) + share
             if key.job is not None:
                 jobs[key] = jobs.get(key, Share()) + share
-        return replace(self, shares=sums, jobs=jobs)
+        return replace(self, shares=sums, jobs=jobs, before_jobs=before_jobs)
 
     def by_job(self) -> Iterator[tuple[JobKey, Share]]:
         """Yield the costs of the day by owner, project and job. They add up to `shares`: what

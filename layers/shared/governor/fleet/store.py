@@ -44,7 +44,8 @@ MOST_JOBS = 100
 """Jobs of a project that a target's day names, the most expensive first. The others are summed up
 for each owner as `OTHER_JOBS`."""
 _JOBS_BYTES = 40_000
-"""Bytes of a day's packed jobs. With its packed shares and its keys an item stays under 400 KB."""
+"""Bytes of a day's packed jobs, with what was counted before jobs were. With its packed shares and
+its keys an item stays under 400 KB."""
 _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
 
@@ -119,7 +120,12 @@ class Fleet(Store):
                 shares[owner, project] = _share_of(amounts)
             day = date.fromisoformat(item["day"])
             return DayCosts(
-                day, item["account"], item["region"], shares, self._jobs(item, list(shares))
+                day=day,
+                account=item["account"],
+                region=item["region"],
+                shares=shares,
+                jobs=self._jobs(item, list(shares)),
+                before_jobs=self._before_jobs(item, list(shares)),
             )
         except DAMAGED:
             self._table.log_left_out(f"{item['pk']} / {item['sk']}")
@@ -144,6 +150,25 @@ class Fleet(Store):
             self._table.log_left_out(f"the jobs of {item['pk']} / {item['sk']}")
             return None
         return jobs
+
+    def _before_jobs(self, item: Document, payers: Sequence[Payer]) -> dict[Payer, Share]:
+        """Return what was counted on a stored day before jobs were, by owner and project; these are
+        `payers` in the order in which they are stored.
+
+        Return an empty mapping if there is nothing, and if it is damaged, which is logged.
+        """
+        stored = item.get("before_jobs")
+        if stored is None:
+            return {}
+        try:
+            before_jobs: dict[Payer, Share] = {}
+            for number, *amounts in unpacked_one([stored]):
+                before_jobs[payers[number]] = _share_of(amounts)
+        except (*DAMAGED, IndexError):
+            name = f"{item['pk']} / {item['sk']}"
+            self._table.log_left_out(f"what was counted before jobs in {name}")
+            return {}
+        return before_jobs
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
         """Yield the page of each target whose key begins with `prefix`, without rows and with a
@@ -179,10 +204,12 @@ def replace_day_write(costs: DayCosts) -> Write:
     day = costs.day
     shares = packed([_lines(costs.shares)])
     jobs = _packed_jobs(costs)
-    if len(shares) > 1 or len(jobs) > _JOBS_BYTES:
+    before_jobs = _packed_before_jobs(costs)
+    if len(shares) > 1 or len(jobs) + len(before_jobs) > _JOBS_BYTES:
         costs = _with_fewer_payers(costs)
         shares = packed([_lines(costs.shares)])
         jobs = _packed_jobs(costs)
+        before_jobs = _packed_before_jobs(costs)
     document = {
         "account": costs.account,
         "region": costs.region,
@@ -191,6 +218,8 @@ def replace_day_write(costs: DayCosts) -> Write:
     }
     if costs.jobs is not None:
         document["jobs"] = jobs
+    if costs.before_jobs:
+        document["before_jobs"] = before_jobs
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
 
@@ -207,15 +236,30 @@ def _packed_jobs(costs: DayCosts) -> bytes:
         most //= 2
 
 
+def _packed_before_jobs(costs: DayCosts) -> bytes:
+    """Return what was counted on a day before jobs were, packed: a line for each owner and project,
+    with their place in the shares of the day and their amounts."""
+    places = {payer: number for number, payer in enumerate(costs.shares)}
+    lines = [[places[payer], *_amounts(share)] for payer, share in costs.before_jobs.items()]
+    return b"".join(packed([lines]))
+
+
 def _with_fewer_payers(costs: DayCosts) -> DayCosts:
     """Return the day with its most expensive owners and projects, and the sum of all others under
-    `OTHERS`. The jobs of those others become `OTHER_JOBS` of it."""
+    `OTHERS`. The jobs of those others become `OTHER_JOBS` of it. What was counted before jobs were
+    stays apart."""
     shares = _most_expensive(costs.shares)
+    if costs.jobs is None:
+        return replace(costs, shares=shares)
     jobs: dict[JobKey, Share] = {}
-    for key, share in (costs.jobs or {}).items():
+    for key, share in costs.jobs.items():
         kept_key = key if key.payer in shares else JobKey(*OTHERS, OTHER_JOBS)
         jobs[kept_key] = jobs.get(kept_key, Share()) + share
-    return replace(costs, shares=shares, jobs=jobs)
+    before_jobs: dict[Payer, Share] = {}
+    for payer, share in costs.before_jobs.items():
+        kept_payer = payer if payer in shares else OTHERS
+        before_jobs[kept_payer] = before_jobs.get(kept_payer, Share()) + share
+    return replace(costs, shares=shares, jobs=jobs, before_jobs=before_jobs)
 
 
 def _most_expensive(shares: Mapping[Payer, Share]) -> dict[Payer, Share]:

@@ -29,7 +29,7 @@ from governor.money.model.found import FoundWaste
 from governor.money.model.ledger import LedgerEntry, Statement
 from governor.money.rules.cost import DAY, month_end, month_start, months, parse_month
 from governor.money.rules.jobs import COLUMNS as JOB_COLUMNS
-from governor.money.rules.jobs import CountedCost
+from governor.money.rules.jobs import CountedCost, counted_costs
 from governor.money.rules.ledger import PROVISIONAL, is_provisional, statement_of
 from governor.money.rules.report import COLUMNS, Report, report
 from governor.money.store.ledger import Ledger
@@ -240,9 +240,7 @@ class Books:
             for costs in self._days[month]:
                 if costs.day < first_day or costs.day > last_day:
                     continue
-                is_before_jobs = costs.jobs is None
-                for key, share in costs.by_job():
-                    cost = CountedCost(key.project, key.job, share, is_before_jobs)
+                for key, cost in counted_costs(costs):
                     yield Whose(costs.account, key.owner, key.project), cost
 
     def kept(self, now: UtcDatetime, reader: Reader) -> KeptList:

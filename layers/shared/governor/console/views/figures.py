@@ -29,7 +29,7 @@ from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.rules.states import WORDS, State, state_of
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, months, parse_month
-from governor.money.rules.jobs import CountedCost
+from governor.money.rules.jobs import CountedCost, counted_costs
 from governor.policy.ports import policy_or_base
 from governor.scan.snapshot import Ungoverned, ungoverned
 from governor.table import keys
@@ -372,10 +372,9 @@ def counted(request: ViewRequest, first: date, last: date) -> Iterator[tuple[dat
     """Yield what `shares` yields, by job. Raises: CloudError."""
     sees = request.scope.sees
     for costs in _stored_days(request, first, last):
-        is_before_jobs = costs.jobs is None
-        for key, share in costs.by_job():
+        for key, cost in counted_costs(costs):
             if sees(costs.account, key.project, key.owner):
-                yield costs.day, CountedCost(key.project, key.job, share, is_before_jobs)
+                yield costs.day, cost
 
 
 def _stored_days(request: ViewRequest, first: date, last: date) -> Iterator[DayCosts]:

@@ -7,14 +7,14 @@ round or add up amounts of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
 from governor.core.units import Usd, money, plural
-from governor.fleet.model import OTHER_JOBS, Share
+from governor.fleet.model import OTHER_JOBS, DayCosts, JobKey, Share
 
 _CENT = Decimal("0.01")
 _TENTH = Decimal("0.1")
@@ -47,6 +47,18 @@ class CountedCost(NamedTuple):
     share: Share
     is_before_jobs: bool = False
     """True if it was stored without jobs, whatever the tags said."""
+
+
+def counted_costs(costs: DayCosts) -> Iterator[tuple[JobKey, CountedCost]]:
+    """Yield the costs of a day by owner, project and job, what was counted before jobs were apart.
+    They add up to its shares."""
+    for key, share in costs.by_job():
+        before_jobs = Share()
+        if key.job is None:
+            before_jobs = costs.counted_before_jobs(key.payer)
+        yield key, CountedCost(key.project, key.job, share - before_jobs)
+        if before_jobs.total:
+            yield key, CountedCost(key.project, None, before_jobs, is_before_jobs=True)
 
 
 class JobCost(NamedTuple):
