@@ -25,7 +25,7 @@ from governor.money.rules.closed import closed_row
 from governor.policy.document import parse_policy
 from governor.policy.model.acting import ApprovalRule
 from tests.builders import NOW, make_entry
-from tests.console_world import ConsoleWorld, caller, html, make_episode, make_row
+from tests.console_world import TARGETS, ConsoleWorld, caller, html, make_episode, make_row
 from tests.rights import only_what_the_role_allows
 
 __all__ = ["only_what_the_role_allows"]
@@ -171,6 +171,42 @@ def test_an_instance_that_was_started_again_is_never_out_of_sight() -> None:
 
     assert ["notebook-1: too-young"] == named(fleet(world.asked()))
     assert 0 == overview(world.asked()).document["stopped"].instances  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("why", [Ending.STARTED, Ending.TERMINATED])
+def test_a_stop_of_an_earlier_month_that_ended_since_the_sweep_is_seen_at_once(
+    why: Ending,
+) -> None:
+    """No page reads the month of its booking; its end has a key of its own."""
+    world = stopped_long_ago()
+    [entry] = world.state.open_of(TARGETS[0])
+    at = NOW - timedelta(minutes=2)
+    assert world.state.settle_entry(entry, at, why, at)
+
+    assert [] == world.asked().stopped
+    running = {row.instance_id: (row.verdict, row.launched_at) for row, _ in world.asked().running}
+    expected = ("too-young", at) if why is Ending.STARTED else None
+    assert expected == running.get(ROW.instance_id)
+    terminated = [row.instance_id for row, _ in world.asked().present.terminated_lately]
+    assert ([] if why is Ending.STARTED else [ROW.instance_id]) == terminated
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_stop_whose_place_another_took_is_stopped_until_its_own_start(is_started: bool) -> None:
+    """The ledger keeps it among the open ones until then."""
+    world = ConsoleWorld()
+    entry = stop_of(ROW)
+    world.book(entry)
+    at = NOW - timedelta(minutes=1)
+    assert world.state.settle_entry(entry, at, Ending.REPLACED, at, by="i-2")
+    [replaced] = world.state.open_of(TARGETS[0])
+    world.keep(closed_row(replaced), minutes_ago=0)
+    if is_started:
+        world.state.settle_entry(replaced, NOW, Ending.STARTED, NOW)
+
+    expected = [] if is_started else [ROW.instance_id]
+    assert expected == [row.instance_id for row, _ in world.asked().stopped]
+    assert is_started is (["too-young"] == [row.verdict for row, _ in world.asked().running])
 
 
 def test_a_stop_that_the_sweep_has_not_seen_does_not_count_twice() -> None:

@@ -12,10 +12,11 @@ from datetime import datetime
 from functools import cached_property
 
 from governor.approvals.model.terms import Scope
+from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
 from governor.fleet.model import FleetPage, FleetRow
-from governor.money.model.ledger import LedgerEntry
+from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.closed import (
     InstanceKey,
     closed_row,
@@ -109,6 +110,23 @@ class Present:
 
     @cached_property
     def _newest_entries(self) -> dict[InstanceKey, LedgerEntry]:
+        """Return the newest entry of each instance in the months since the oldest sweep. Of an
+        instance that was stopped before these months, or in whose place another one was started,
+        return the end of its stop, if it was started or terminated since. Raises: CloudError."""
+        newest = self._entries_since_sweep
+        stops: dict[EpisodeRef, UtcDatetime] = {}
+        for row, _ in self.stopped_at_sweep:
+            entry = newest.get(_key_of(row))
+            may_have_ended = entry is None or entry.ended is Ending.REPLACED
+            if may_have_ended and row.episode is not None and row.stopped_at is not None:
+                stops[episode_from_execution_name(row.episode)] = row.stopped_at
+        if not stops:
+            return newest
+        ends = self.ledger_store.ends_of(stops)
+        return {**newest, **newest_by_instance(ends.values())}
+
+    @cached_property
+    def _entries_since_sweep(self) -> dict[InstanceKey, LedgerEntry]:
         """Return the newest entry of each instance in the months since the oldest sweep. Raises:
         CloudError."""
         oldest = min((page.swept_at for page in self.pages), default=self.now)

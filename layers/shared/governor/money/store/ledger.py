@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
+from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
 from governor.episode.model.episode import Outcome
@@ -143,6 +144,30 @@ class Ledger(Store):
         entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, items)}
         return list(entries.values())
 
+    def ends_of(self, stops: Mapping[EpisodeRef, UtcDatetime]) -> dict[EpisodeRef, LedgerEntry]:
+        """Return those of these stops whose instance was started or terminated since, each with its
+        end, by one read; empty if there are none. `stops` has the booking of each by its episode.
+
+        A stop whose place another instance had taken counts as started then: its later end is not
+        stored. Raises: CloudError.
+        """
+        wanted_keys: list[Key] = []
+        for ref, booked_at in stops.items():
+            pk, sk = _key_at(ref, booked_at)
+            wanted_keys += [(pk, sk + _END), _open_key_of(ref)]
+        items = self._table.get_all(wanted_keys)
+        stored_ends = [item for item in items if _END in item["sk"]]
+        open_names = {item["sk"] for item in items if _END not in item["sk"]}
+        ends: dict[EpisodeRef, LedgerEntry] = {}
+        for end in self._table.records(LedgerEntry, stored_ends):
+            _, open_name = _open_key_of(end.episode)
+            if open_name in open_names:
+                continue
+            is_replaced = end.ended is Ending.REPLACED
+            started = replace(end, ended=Ending.STARTED, ended_at=None)
+            ends[end.episode] = started if is_replaced else end
+        return ends
+
     def last_statement(self, month: str) -> Statement | None:
         """Return the newest statement of a month (`yyyy-mm`); `None` if there is none. Raises:
         CloudError."""
@@ -211,14 +236,22 @@ def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
 def _ledger_key(entry: LedgerEntry) -> Key:
     """Return the key of an entry in the ledger: `LEDGER#2026-11` by its month, then the ISO time of
     its booking, a `#` and the execution name of its episode."""
-    sk = f"{iso(entry.booked_at)}#{entry.episode.execution_name}"
-    return f"LEDGER#{month_of(entry.booked_at)}", sk
+    return _key_at(entry.episode, entry.booked_at)
+
+
+def _key_at(ref: EpisodeRef, booked_at: UtcDatetime) -> Key:
+    """Return the key of the entry of this episode that was booked at `booked_at`."""
+    return f"LEDGER#{month_of(booked_at)}", f"{iso(booked_at)}#{ref.execution_name}"
 
 
 def _open_key(entry: LedgerEntry) -> Key:
     """Return the key of the copy of an entry that is kept while the entry is open: `TARGET#<place>`
     and `OPENLEDGER#<instance id>#<execution name>`."""
-    ref = entry.episode
+    return _open_key_of(entry.episode)
+
+
+def _open_key_of(ref: EpisodeRef) -> Key:
+    """Return the key of the copy of an open entry of this episode."""
     return target_pk(ref.target), f"OPENLEDGER#{ref.instance_id}#{ref.execution_name}"
 
 
