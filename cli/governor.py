@@ -118,8 +118,8 @@ _WIDTH = 78
 _INDENT = 14
 """Columns before the text of a command in the list of all."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-
-
+_INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
 _ANYWHERE = "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
 
 
@@ -284,7 +284,8 @@ def _environment(given: argparse.Namespace) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Return 0 when it was done, 1 when it was refused, 2 for a wrong command."""
+    """Run a command. Return 0 when it was done, 1 when it was refused, 2 for a wrong command, 130
+    after Ctrl-C."""
     given = parsed(sys.argv[1:] if arguments is None else arguments)
     code = 0
     try:
@@ -294,6 +295,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"governor: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("governor: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough, as `head`; the rest of the buffer must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,7 @@ from typing import NoReturn
 from cli import aws
 from cli.errors import CommandError
 from cli.progress import Progress
+from cli.scan.interruption import Outcome, leave_if_stuck, until_interrupted
 from cli.scan.outputs import print_report, write_files
 from cli.scan.places import check_regions, places_of
 from cli.scan.reading import scan_places
@@ -47,9 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(policy_to_attach(KINDS, arguments.role, partition_of(regions[0])))
         return NOTHING
     _check_options(arguments)
-    try:
-        report = _scan(arguments)
-    except KeyboardInterrupt:
+    scanned = _scan(arguments)
+    status = _shown(scanned.result, arguments)
+    if scanned.is_interrupted:
+        leave_if_stuck(status)
+    return status
+
+
+def _shown(report: Report | None, arguments: argparse.Namespace) -> int:
+    """Print the report and write its files, or say that there is none; return the exit status.
+    Raises: CommandError if something cannot be written."""
+    if report is None:
         print("governor: interrupted before the first Region was read", file=sys.stderr)
         return INCOMPLETE
     print_report(report, arguments)
@@ -93,23 +102,28 @@ def _check_is_writable(path: Path) -> None:
         raise CommandError(f"{path} cannot be written: you lack the right to write there")
 
 
-def _scan(arguments: argparse.Namespace) -> Report:
-    """Return the report on all accounts and Regions that the command line names. Raises:
-    CommandError if there is nothing to scan."""
+def _scan(arguments: argparse.Namespace) -> Outcome[Report]:
+    """Return the report on all accounts and Regions that the command line names; on what was read
+    if Ctrl-C is pressed. Raises: CommandError if there is nothing to scan."""
     regions = arguments.region or ()
     session = aws.session(regions or (_own_region(),))
     region = session.region_name
     clients = ReadOnlyClients(operations_of_a_scan(KINDS), session_policy(KINDS), region)
     with Progress("looking for accounts and Regions", after_seconds=0.5) as progress:
-        places = places_of(clients, region, arguments.role, arguments.units, regions)
-        return scan_places(
-            clients,
-            places,
-            KINDS,
-            now=datetime.now(UTC),
-            reads_commitments=arguments.commitments,
-            progress=progress.show,
-        )
+
+        def scan() -> Report:
+            """Look for the places, and scan them."""
+            places = places_of(clients, region, arguments.role, arguments.units, regions)
+            return scan_places(
+                clients,
+                places,
+                KINDS,
+                now=datetime.now(UTC),
+                reads_commitments=arguments.commitments,
+                progress=progress.show,
+            )
+
+        return until_interrupted(scan, clients.interrupt)
 
 
 def _own_region() -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from typing import Any
 
+from cli.scan.interruption import THREADS
 from cli.scan.places import Places
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
@@ -25,6 +26,10 @@ from governor.scan.unread import interrupted, unread_prices
 
 PLACES_AT_A_TIME = 16
 """Each has rates of its own at AWS."""
+_A_MOMENT_SECONDS = 0.1
+"""How soon an interruption is noticed."""
+_LAST_SECONDS = 0.5
+"""How long the places that are being scanned may take to end after an interruption."""
 _ANY_REGION = "us-east-1"
 _PLACES_A_CLEANING = 32
 """Clients of botocore refer to themselves, so that Python frees them late: a hundred places would
@@ -42,8 +47,8 @@ def scan_places(
 ) -> Report:
     """Return the report on these accounts and Regions; `progress` is called with a line for people.
 
-    An interruption (Ctrl-C) ends it: the report has what was read until then, and a line for each
-    place that was not.
+    An interruption of the clients ends it within a second: the report has what was read until then,
+    and a line for each place that was not.
     """
     api = AwsReadApi(clients)
     instances = Ec2Instances(clients)
@@ -101,14 +106,23 @@ def _at_once(
     scan: Callable[[Target], PlaceReport], targets: Sequence[Target], clients: ReadOnlyClients
 ) -> list[PlaceReport]:
     """Return the reports of all places, in their order. After an interruption or a defect no
-    further call is made. Raises: the defect."""
-    with ThreadPoolExecutor(PLACES_AT_A_TIME) as pool:
-        reports = [pool.submit(scan, target) for target in targets]
-        try:
-            wait(reports, return_when=FIRST_EXCEPTION)
-        except KeyboardInterrupt:
+    further call is made, and calls that still wait for AWS are not waited for. Raises: the
+    defect."""
+    pool = ThreadPoolExecutor(PLACES_AT_A_TIME, thread_name_prefix=THREADS)
+    reports = [pool.submit(scan, target) for target in targets]
+    pending = set(reports)
+    while pending and not clients.is_interrupted:
+        done, pending = wait(pending, timeout=_A_MOMENT_SECONDS, return_when=FIRST_EXCEPTION)
+        if any(report.exception() for report in done):
             clients.interrupt()
-            wait(reports)
-        if any(report.done() and report.exception() for report in reports):
-            clients.interrupt()
-    return [report.result() for report in reports]
+    wait(pending, timeout=_LAST_SECONDS)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return [_ended(report, target) for report, target in zip(reports, targets, strict=True)]
+
+
+def _ended(report: Future[PlaceReport], target: Target) -> PlaceReport:
+    """Return the report of a place; that it was interrupted if it has none. Raises: what the scan
+    of the place raised."""
+    if report.cancelled() or not report.done():
+        return PlaceReport((), (interrupted(str(target)),))
+    return report.result()

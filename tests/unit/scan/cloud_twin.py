@@ -56,6 +56,8 @@ class CloudTwin:
     accounts_by_unit: dict[str, tuple[str, ...]] = field(default_factory=dict)
     wait: Callable[[Callable[[], Any]], Any] = lambda answer: answer()
     """Called with what makes the answer, in place of the time on the wire."""
+    is_retried: bool = False
+    """True if botocore itself repeats the calls that fail, with its waits between them."""
 
     def operations(self) -> list[str]:
         """Return the operations of all calls, in their order."""
@@ -66,6 +68,8 @@ class CloudTwin:
         """Answer every client of this process meanwhile."""
         at_hand = threading.local()
         original: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 - it is not public
+
+        original_request = Endpoint.make_request
 
         def call(client: Any, name: str, parameters: Mapping[str, Any]) -> Any:
             """Note whose call it is. The credentials of a role are asked for here, as at
@@ -83,13 +87,24 @@ class CloudTwin:
             empty = _empty(model.output_shape)
             try:
                 answer = self.wait(lambda: {**empty, **self._answer(asked)})
-                return SimpleNamespace(status_code=200), answer
+                return SimpleNamespace(status_code=200, headers={}), answer
             except Refused as refused:
-                return SimpleNamespace(status_code=refused.status), refused.answer
+                return SimpleNamespace(status_code=refused.status, headers={}), refused.answer
+
+        def response(endpoint: Any, _: Any, model: Any, __: Any) -> Any:
+            """Take the place of one try of the HTTP call."""
+            return request(endpoint, model, None), None
+
+        def make_request(endpoint: Any, model: Any, request_dict: Any) -> Any:
+            """Make the HTTP call, with botocore's own tries if they are asked for."""
+            if self.is_retried:
+                return original_request(endpoint, model, request_dict)
+            return request(endpoint, model, request_dict)
 
         with (
             patch.object(BaseClient, "_make_api_call", call),
-            patch.object(Endpoint, "make_request", request),
+            patch.object(Endpoint, "make_request", make_request),
+            patch.object(Endpoint, "_get_response", response),
         ):
             yield self
 

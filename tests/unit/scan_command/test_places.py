@@ -342,50 +342,6 @@ def test_a_call_that_is_not_on_the_list_is_a_defect_that_shows(cloud: CloudTwin,
     assert "ec2:DescribeInstances" not in cloud.operations()
 
 
-def test_an_interruption_prints_what_was_read(
-    cloud: CloudTwin, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C ends the scan: no further call, and a line for each place that was not looked at."""
-    from cli.scan import reading
-
-    cloud.accounts_by_unit[UNIT] = (OWN, OTHER)
-    monkeypatch.setattr(reading, "PLACES_AT_A_TIME", 1)
-    waits: list[Any] = []
-
-    def wait_once(reports: Any, **_: Any) -> None:
-        """Let the first place end, then press Ctrl-C."""
-        waits.append(reports)
-        if len(waits) == 1:
-            reports[0].result()
-            raise KeyboardInterrupt
-        for report in reports:
-            report.result()
-
-    gate = _Gate(reports=waits)
-    monkeypatch.setattr(reading, "wait", wait_once)
-    cloud.answers["ec2:DescribeInstances"] = gate
-    ended = run((CallingKind(),), "--json", *ORGANIZATION)
-    report = json.loads(ended.out)
-    assert 4 == ended.status
-    assert 1 <= len(report["rows"]) < 4
-    assert {"the scan was interrupted"} == {line["reason"] for line in report["not_read"]}
-    assert 4 == len(report["rows"]) + len(report["not_read"])
-
-
-@dataclass
-class _Gate:
-    """Answers the first call at once, and each later one when the scan was interrupted."""
-
-    reports: list[Any]
-    calls: int = 0
-
-    def __call__(self, _: Asked) -> Any:
-        self.calls += 1
-        while self.calls > 1 and len(self.reports) < 2:
-            pass
-        return {"Reservations": []}
-
-
 def test_an_interruption_before_the_first_region_is_a_line(cloud: CloudTwin, run: Run) -> None:
     """Nothing was read, so nothing is printed."""
 

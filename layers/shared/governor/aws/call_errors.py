@@ -67,6 +67,11 @@ _WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
 credentials."""
 
 
+def is_throttled(code: str) -> bool:
+    """Return whether AWS's code of an error says that there were too many calls."""
+    return _BY_CODE.get(code) is errors.Throttled
+
+
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
     """Return the error to raise in place of an error that AWS answered: ConflictError for a failed
     condition of DynamoDB, alone or in a transaction; else a CloudError of the class that fits its

@@ -1,6 +1,7 @@
 """Clients for reading alone: they refuse every operation that is not on a list, before it is sent.
 
-In other accounts the sessions carry a policy that allows reading alone, whatever their role may.
+In other accounts the sessions carry a policy that allows reading alone, whatever their role may. A
+service that only throttles, or does not answer, is given up after some seconds.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import botocore.session
 
+from governor.aws.call_errors import is_throttled
 from governor.aws.clients import Adapter, Clients, at_once
-from governor.core.errors import CloudError, SafetyError, Unavailable
+from governor.aws.patience import Patience, ServiceOfRegion
+from governor.core.errors import CloudError, SafetyError, Throttled, Unavailable
 from governor.core.instance import Target
 from governor.core.regions import partition_of
+
+_THROTTLED = "the service throttled every call"
+_NO_ANSWER = "the service did not answer"
 
 
 class ReadOnlyClients(Clients):
@@ -85,7 +91,9 @@ class ReadOnlyClients(Clients):
         share one loader: to read the descriptions of the services takes seconds."""
         session = super()._new_session()
         session.register_component("data_loader", self._data_loader(session))
-        session.register("before-parameter-build", self._check)
+        patience = Patience()
+        session.register("before-parameter-build", partial(self._check, patience))
+        session.register("needs-retry", partial(self._note_try, patience))
         return session
 
     def _data_loader(self, session: Any) -> Any:
@@ -100,21 +108,81 @@ class ReadOnlyClients(Clients):
             self._one_sts = super()._sts()
         return self._one_sts
 
-    def _check(self, model: Any, params: Mapping[str, Any], **_: Any) -> None:
+    def _check(
+        self,
+        patience: Patience,
+        model: Any,
+        params: Mapping[str, Any],
+        context: Mapping[str, Any],
+        **_: Any,
+    ) -> None:
         """Count a call that is about to be made. Raises: SafetyError if it is not on the list;
-        Unavailable after an interruption."""
+        Unavailable after an interruption; Throttled or Unavailable if its service is given up."""
         operation = f"{model.service_model.service_name}:{model.name}"
         if operation not in self._allowed:
             raise SafetyError(f"{operation} was not sent: it is not on the list of what is read")
+        self._end_if_interrupted(operation)
+        _end_if_given_up(patience, _service_of(model, context), operation)
+        with self._counting:
+            self._calls[operation] += 1
+            self._metrics_requested += len(params.get("MetricDataQueries", ()))
+
+    def _note_try(
+        self,
+        patience: Patience,
+        operation: Any,
+        request_dict: Mapping[str, Any],
+        response: Any = None,
+        **_: Any,
+    ) -> None:
+        """Note the result of one try of a call, before botocore waits for the next one. Raises:
+        Unavailable after an interruption; Throttled or Unavailable if its service is given up: no
+        further try is made then."""
+        name = f"{operation.service_model.service_name}:{operation.name}"
+        self._end_if_interrupted(name)
+        service = _service_of(operation, request_dict["context"])
+        problem = _problem_of(response)
+        if not problem:
+            patience.note_answer(service)
+            return
+        patience.note_failure(service, problem)
+        _end_if_given_up(patience, service, name)
+
+    def _end_if_interrupted(self, operation: str) -> None:
+        """Do nothing before an interruption. Raises: Unavailable."""
         if self._is_interrupted:
             raise Unavailable(
                 f"{operation} was not sent: the scan was interrupted",
                 operation=operation,
                 words="the scan was interrupted",
             )
-        with self._counting:
-            self._calls[operation] += 1
-            self._metrics_requested += len(params.get("MetricDataQueries", ()))
+
+
+def _service_of(model: Any, context: Mapping[str, Any]) -> ServiceOfRegion:
+    """Return the service and the Region of a call."""
+    return ServiceOfRegion(context.get("client_region") or "", model.service_model.service_name)
+
+
+def _problem_of(response: Any) -> str:
+    """Return why a try has to be repeated; empty if AWS answered, be it a refusal. `response` is
+    `None` if nothing came."""
+    if response is None:
+        return _NO_ANSWER
+    http, document = response
+    code = str(document.get("Error", {}).get("Code", "")) if http.status_code >= 300 else ""
+    if is_throttled(code):
+        return _THROTTLED
+    return _NO_ANSWER if http.status_code >= 500 else ""
+
+
+def _end_if_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
+    """Do nothing if the service is not given up. Raises: Throttled or Unavailable."""
+    problem = patience.given_up(service)
+    if not problem:
+        return
+    words = f"{problem}, and was given up in this Region after some seconds"
+    kind = Throttled if problem == _THROTTLED else Unavailable
+    raise kind(f"{operation}: {service.service} {words}", operation=operation, words=words)
 
 
 class AwsReadApi(Adapter):
