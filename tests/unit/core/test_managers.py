@@ -117,6 +117,7 @@ def test_people_read_that_a_schedule_starts_it_again(
         ({"runs-on-stack-name": "runs-on"}, "RunsOn"),
         ({"wp.autoscaler/pool": "1"}, "Woodpecker CI"),
         ({"depot-connection": "c0ffee"}, "Depot"),
+        ({"harness-pool-name": "gpu"}, "Harness CI"),
         ({"devpod": "devpod-gpu-5c1d"}, "DevPod"),
         ({"gitpod.dev/environment-id": "0193"}, "Gitpod"),
         ({"Valohai": "1"}, "Valohai"),
