@@ -40,6 +40,8 @@ def reasons(text: str) -> list[str]:
     [
         ("us-esat-1", "us-esat-1 is no Region that this release knows; did you mean us-east-1?"),
         ("eu-wset-1", "eu-wset-1 is no Region that this release knows; did you mean eu-west-1?"),
+        ("us-est-1", "; did you mean us-east-1 or us-west-1?"),
+        ("us-easst-1", "; did you mean us-east-1?"),
         ("us-gov-wst-1", "; did you mean us-gov-west-1?"),
         ("eusc-de-esat-1", "; did you mean eusc-de-east-1?"),
         ("us-east-9", "us-east-9 is no Region that this release knows"),
@@ -69,9 +71,10 @@ def test_every_region_that_botocore_lists_is_known(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("p5n", "p5n is no instance family that this release knows; did you mean p5en?"),
+        ("p5n", "p5n is no instance family that this release knows; did you mean p5 or p5en?"),
+        ("g4d", "; did you mean g4ad or g4dn?"),
         ("gd4n", "; did you mean g4dn?"),
-        ("trn12", "; did you mean trn2?"),
+        ("trn12", "; did you mean trn1 or trn2?"),
         ("zz9", "zz9 is no instance family that this release knows"),
     ],
 )
