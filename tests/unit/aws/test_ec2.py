@@ -33,10 +33,12 @@ from governor.core.instance import (
     Target,
     Volume,
 )
+from governor.core.regions import Partition, partitions
 from governor.episode.model.plan import Step
-from governor.episode.rules.plan import MAIN_STEPS
+from governor.episode.rules.plan import MAIN_STEPS, draw_plan
 from governor.policy.model.names import TagMatch
-from tests.builders import NOW, make_instance
+from governor.policy.model.policy import Policy
+from tests.builders import NOW, make_facts, make_instance
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 
 TARGET = Target("123456789012", "us-east-1")
@@ -446,6 +448,37 @@ def test_a_flag_that_a_partition_does_not_know_is_not_known(code: str, message: 
     ):
         client = Ec2Client(describe_instance_attribute=script)
         assert expected == Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
+
+
+@pytest.mark.parametrize("odd", [{}, {"DisableApiStop": {}}, {"DisableApiStop": None}])
+def test_an_answer_without_the_flag_leaves_it_not_known(odd: dict[str, Any]) -> None:
+    """A partition may answer so for an attribute that it does not know. The plan is drawn all the
+    same, and says so."""
+    known = {"DisableApiTermination": {"Value": False}}
+    client = Ec2Client(describe_instance_attribute=[odd, known])
+    expected = Protection(stop=None, termination=False)
+    assert expected == Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
+
+
+@pytest.mark.parametrize("partition", partitions(), ids=lambda partition: partition.name)
+def test_no_partition_needs_what_only_some_know(partition: Partition) -> None:
+    """The sweep lists, the check before an action reads, and the plan is drawn, in a Region of each
+    partition whose EC2 knows neither the parameter nor the attribute."""
+    target = Target("123456789012", min(partition.regions))
+    refusals = [client_error(code) for code, _ in NOT_KNOWN[:2]]
+    client = Ec2Client(
+        describe_instances=[refusals[0], page(described("i-1")), page(described("i-1"))],
+        describe_instance_attribute=[refusals[1], {"DisableApiTermination": {"Value": False}}],
+    )
+    instances = Ec2Instances(FakeClients(client))
+
+    assert ["i-1"] == [one.instance_id for one in instances.list_selected(target, SELECTOR)]
+    instance = instances.describe(target, "i-1")
+    assert instance is not None
+    facts = make_facts(instance, protection=instances.protection(target, "i-1"))
+    plan = draw_plan(facts, Policy())
+    assert Step.STOP in plan.steps
+    assert "does not know disableApiStop" in plan.replaced_because[0]
 
 
 @pytest.mark.parametrize("code", OTHER_REFUSALS)

@@ -246,8 +246,8 @@ class Ec2Instances(Adapter):
     def _is_set(
         self, target: Target, instance_id: str, attribute: str, answer_field: str
     ) -> bool | None:
-        """Return whether a flag of the instance is set; `None` if EC2 does not know the flag there.
-        Raises: CloudError."""
+        """Return whether a flag of the instance is set; `None` if EC2 does not know the flag there:
+        it refuses the attribute, or answers without it. Raises: CloudError."""
         parameters: Any = {"InstanceId": instance_id, "Attribute": attribute}
         try:
             answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
@@ -255,7 +255,9 @@ class Ec2Instances(Adapter):
             if is_not_known(error):
                 return None
             raise
-        return bool(answer[answer_field]["Value"])
+        flag = answer.get(answer_field) or {}
+        value = flag.get("Value")
+        return None if value is None else bool(value)
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
         """Return whether a Spot request is one-time or persistent; `None` if EC2 does not know it.
