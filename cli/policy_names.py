@@ -133,7 +133,7 @@ def _of_targets(targets: Mapping[str, Any]) -> Iterator[OddName]:
         places = listed([f"{region} ({name})" for name, region in partitions.items()], 5)
         yield (
             ("targets", "regions"),
-            f"are in several partitions of AWS, and a stack reaches only its own: {places}",
+            f"they are in several partitions of AWS, and a stack reaches only its own: {places}",
         )
     units: Sequence[str] = targets.get("units") or ()
     left_out: Sequence[str] = targets.get("without_units") or ()

@@ -35,7 +35,16 @@ from governor.aws.messaging import MAIL, lets_questions_through
 from governor.core.documents import plain
 from governor.core.errors import AccessDenied, GovernorError
 from governor.core.instance import Target
-from governor.core.units import in_parts, in_utc, iso, listed, plural, printable, usd
+from governor.core.units import (
+    in_parts,
+    in_utc,
+    iso,
+    listed,
+    plural,
+    printable,
+    sentence,
+    usd,
+)
 from governor.episode.model.episode import Failing
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
@@ -392,7 +401,8 @@ def _states(stack: Stack) -> Line:
     sentences = []
     for kind, places in places_by_kind.items():
         words = WORDS[kind]
-        sentences.append(f"{words.what}: {listed(places, _SHOWN)}. {words.to_do}")
+        state_text = sentence(f"{words.what}: {listed(places, _SHOWN)}")
+        sentences.append(f"{state_text} {words.to_do}")
     return Line(" ".join(sentences), document, is_wrong=True)
 
 

@@ -130,7 +130,7 @@ def test_regions_of_two_partitions_are_a_warning() -> None:
     """No role is assumed across partitions."""
     (said,) = reasons("targets: {regions: [us-east-1, eu-west-1, cn-north-1]}")
     assert (
-        "are in several partitions of AWS, and a stack reaches only its own: "
+        "they are in several partitions of AWS, and a stack reaches only its own: "
         "cn-north-1 (aws-cn), us-east-1 (aws)" == said
     )
     assert [] == reasons("targets: {regions: [us-gov-east-1, us-gov-west-1]}")

@@ -423,7 +423,7 @@ def test_a_state_is_shown_with_what_to_do_until_it_is_over(
     assert f"AWS refuses every call there: {ACCOUNT}/eu-west-1. " in lines["states"]
     assert "may be suspended" in lines["states"]
     assert "targets.without" in lines["states"]
-    assert f"tags cannot be set: i-0abc in {ACCOUNT}/us-east-1. " in lines["states"]
+    assert f"policy. Tags cannot be set: i-0abc in {ACCOUNT}/us-east-1. " in lines["states"]
 
     cloud.unswept[west] = Unswept(NOW - timedelta(minutes=1), "Throttled", "")
     assert "Throttled" in shown(capsys)[1]["targets"], "the newest counts"
