@@ -70,7 +70,8 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
     ):
         found = browser.get(urljoin(site, path))
         assert 200 == found.status, path
-        assert f"{STACK} (local cloud) · mode ask" in found.body, path
+        [about] = re.findall(r'<p class="about">(.*?) · ', found.body)
+        assert f"{STACK} (local cloud)" == about, path
         table = browser.get(urljoin(site, f"{path or 'overview'}.csv"))
         assert (200, False) == (table.status, "<" in table.body), path
     assert 404 == browser.get(urljoin(site, "instances/999900001111/us-east-1/i-0")).status

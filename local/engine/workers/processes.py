@@ -51,7 +51,6 @@ def repair() -> None:
         environment = dict(options["env"])
         patient = float(environment.get("_LAMBDA_TIMEOUT", "3"))
         environment["_LAMBDA_TIMEOUT"] = f"{patient / PATIENCE:g}"
-        environment["DISPLAY_NAME"] = environment.get("DISPLAY_NAME") or NAME.decode()
         options["env"] = environment
         if sys.platform == "linux" and len(command) == 2 and command[0] == sys.executable:
             forked = servers.fork(command[1], options["cwd"], environment)
@@ -66,9 +65,24 @@ def repair() -> None:
 def _ours(engine: Any, layers: _Layers) -> Any:
     def init(self: Any, func_name: str, config: dict[str, Any], code_zip: bytes) -> None:
         patient = PATIENCE * config.get("Timeout", 3)
-        engine(self, func_name, {**layers.shared(config), "Timeout": patient}, code_zip)
+        own = layers.shared(config)
+        engine(
+            self,
+            func_name,
+            {**own, "Environment": _named(own), "Timeout": patient},
+            code_zip,
+        )
 
     return init
+
+
+def _named(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the environment of a function with the name of this cloud, unless it has another."""
+    environment = config.get("Environment") or {}
+    variables = dict(environment.get("Variables") or {})
+    if not variables.get("DISPLAY_NAME"):
+        variables["DISPLAY_NAME"] = NAME.decode()
+    return {**environment, "Variables": variables}
 
 
 class _Layers:
