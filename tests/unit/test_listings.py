@@ -244,14 +244,23 @@ def report_kept() -> None:
 
 
 def report_ungoverned() -> None:
-    columns = ("waste_usd_per_month", "finding", "what", "id", "account", "region", "evidence")
-    row = (Decimal(9), "unused", "ml.g5.12xlarge", LONG, ACCOUNT, REGION, "0 invocations, " * 9)
+    row = {
+        "waste_usd_per_month": Decimal(9),
+        "usd_per_month": Decimal(9),
+        "finding": "unused",
+        "what": "ml.g5.12xlarge",
+        "id": LONG,
+        "account": ACCOUNT,
+        "region": REGION,
+        "evidence": "0 invocations, " * 9,
+        "command": COMMAND,
+    }
     found = FoundWaste(
         headline="$9 a month is wasted on what nobody governs, by all that was read so far, today.",
         remarks=(f"Not in a sum: {EMOJI}.",),
         not_read=(f"{ACCOUNT}/{REGION}: needs sagemaker:ListEndpoints, and all that follows it.",),
-        columns=(*columns, "command"),
-        rows=((*row, COMMAND),),
+        columns=tuple(row),
+        rows=(tuple(row.values()),),
     )
     sys.stdout.write(report.shown_found(found, "table"))
 
