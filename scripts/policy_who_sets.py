@@ -56,43 +56,43 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("", "version", (Who.PLATFORM,), "never needed: says which schema the document is in"),
+    Entry("", "version", (Who.PLATFORM,), "never; it names the schema of the document"),
     Entry(
         "",
         "mode",
         (Who.PLATFORM, Who.OPERATOR),
-        "after a trial in `observe`; back to `observe` in an incident",
+        "a trial in `observe` is over, or an incident needs `observe` again",
     ),
     Entry(
         "",
         "two_people_for_policy",
         (Who.SECURITY,),
-        "changes of the policy need a second person, or the team is one person",
+        "policy changes must have a second person, or your team has only one",
     ),
     Entry(
         "selector",
         "tag_key tag_value",
         (Who.PLATFORM,),
-        "the fleet has a tag value of its own; the key stays `Purpose`",
+        "your fleet is tagged differently; keep the key `Purpose`",
     ),
     Entry(
         "exemption",
         "tag_key tag_value",
         (Who.PLATFORM, Who.SECURITY),
-        "the company has a tag for that already",
+        "your company already has a tag for exemptions",
     ),
     Entry(
         "targets",
         "accounts units without_units regions without",
         (Who.PLATFORM,),
-        "more than one account or Region",
+        "you govern more than one account or Region",
     ),
     Entry(
         "metrics",
         "profile",
         (Who.PLATFORM,),
-        "other publishers than CloudWatch's agent: EKS with Container Insights, DCGM, Trainium and "
-        "Inferentia; often in an override",
+        "your metrics do not come from the CloudWatch agent, but from Container Insights, DCGM or "
+        "the Neuron monitor; often set in an override",
     ),
     Entry(
         "metrics",
@@ -100,7 +100,7 @@ ENTRIES = (
         "hardware_namespace encoder_utilization decoder_utilization encoder_sessions "
         "encoded_frames",
         (Who.PLATFORM,),
-        "a namespace or names of the team's own, which no profile has",
+        "your metrics have a namespace or names that no profile has",
     ),
     Entry(
         "metrics",
@@ -112,7 +112,7 @@ ENTRIES = (
         "metrics",
         "publishers_are_trusted bound_namespaces",
         (Who.SECURITY,),
-        "before `auto`: who may publish metrics is settled",
+        "you want `auto`, and have settled who may publish metrics",
     ),
     Entry(
         "metrics.work", "namespace names", (Who.TRAINING,), "jobs publish their own progress metric"
@@ -122,7 +122,8 @@ ENTRIES = (
         "utilization_below_percent window_minutes minimum_coverage_percent "
         "grace_after_launch_minutes",
         (Who.TRAINING, Who.NOTEBOOKS, Who.INFERENCE),
-        "a back-test (`governor simulate`) finds a better figure; long start-up; holes in metrics",
+        "a back-test (`governor simulate`) finds a better figure, instances start slowly, or "
+        "metrics have gaps",
     ),
     Entry(
         "idle",
@@ -134,38 +135,39 @@ ENTRIES = (
         "vetoes",
         "busy_vcpus video_percent encoder_sessions encoded_frames_per_second",
         (Who.TRAINING, Who.INFERENCE),
-        "large instances preprocess on few of many vCPUs; remote desktops hold encoder sessions",
+        "large instances preprocess on a few of their vCPUs, or remote desktops hold encoder "
+        "sessions",
     ),
     Entry(
         "vetoes",
         "memory_used_percent power_percent_of_limit cpu_percent network_bytes_per_second required",
         (Who.TRAINING, Who.INFERENCE),
-        "work that shows less in GPU utilization: preprocessing, loaded models, downloads",
+        "you have work that GPU utilization hardly shows: preprocessing, loaded models, downloads",
     ),
     Entry("vetoes", "session_younger_than_hours", (Who.NOTEBOOKS,), "people work in long sessions"),
     Entry(
         "plan",
         "action when_stop_is_unsupported when_termination_is_protected",
         (Who.PLATFORM,),
-        "instances are rebuilt from code, or one-time Spot",
+        "instances can be rebuilt from code, or are one-time Spot",
     ),
     Entry(
         "plan",
         "snapshot_retention_days delete_expired_snapshots delete_last_of_terminated",
         (Who.FINOPS, Who.SECURITY),
-        "a rule says how long data is kept, or snapshots cost too much",
+        "a rule says how long to keep data, or snapshots cost too much",
     ),
     Entry(
         "plan",
         "snapshot_tags copied_tag_keys",
         (Who.FINOPS, Who.SECURITY),
-        "an organization refuses a snapshot without certain tags, or tags must not be copied",
+        "your organization refuses snapshots without certain tags, or some tags must not be copied",
     ),
     Entry(
         "plan",
         "stop_limit_minutes snapshot_limit_minutes running_snapshot_valid_minutes",
         (Who.TRAINING,),
-        "bare metal that stops slowly; volumes of many TiB",
+        "you have bare metal that stops slowly, or volumes of many TiB",
     ),
     Entry(
         "plan",
@@ -177,7 +179,7 @@ ENTRIES = (
         "approval",
         "ask_after_minutes ask_after_released_minutes released_memory_below_percent",
         (Who.TRAINING, Who.NOTEBOOKS, Who.INFERENCE),
-        "questions come too early or too late; servers hold some memory at rest",
+        "questions come too early or too late, or servers hold some GPU memory at rest",
     ),
     Entry(
         "approval",
@@ -201,7 +203,7 @@ ENTRIES = (
         "approval",
         "delivery_limit_minutes wait_at_most_hours",
         (Who.OPERATOR,),
-        "a channel is down, or a freeze lasts, for long",
+        "a channel stays down, or a freeze lasts, longer than usual",
     ),
     Entry(
         "approval",
@@ -214,21 +216,21 @@ ENTRIES = (
         "keep_at_most_days keep_after_undo_hours ask_again_after_hours "
         "ask_about_stopped_after_days",
         (Who.FINOPS, Who.NOTEBOOKS),
-        "keeps last too long, questions repeat too often, stopped instances pile up",
+        "keeps last too long, questions repeat too often, or stopped instances pile up",
     ),
     Entry(
         "approval",
         "people_to_stop people_to_terminate two_people_above_usd_per_hour broadcast_may "
         "tag_owner_may cli_may",
         (Who.SECURITY,),
-        "who may decide what, and how many must agree",
+        "you decide who may answer what, and how many people must agree",
     ),
     Entry(
         "breaker",
         "turned_idle_percent turned_silent_percent minimum_instances hold_minutes "
         "unusual_times_the_most hub_minimum_instances hub_times_the_usual",
         (Who.OPERATOR, Who.TRAINING),
-        "a small or very large fleet; jobs that all end at once",
+        "your fleet is small or very large, or many jobs end at once",
     ),
     Entry(
         "breaker", "lift_freezes_before", (Who.OPERATOR,), "a freeze had a known, harmless cause"
@@ -237,70 +239,68 @@ ENTRIES = (
         "caps",
         "organization_actions_per_hour account_actions_per_hour owner_actions_per_hour",
         (Who.OPERATOR, Who.SECURITY),
-        "approved steps wait for hours; 0 in an incident",
+        "approved steps wait for hours; in an incident, set 0",
     ),
     Entry(
         "ownership",
         "owner_tag_keys project_tag_keys default_owner project_owners",
         (Who.PLATFORM,),
-        "the company's own tags for owner and project",
+        "your company has its own tags for owner and project",
     ),
     Entry(
         "ownership",
         "default_contacts escalation_contacts email_domains",
         (Who.PLATFORM, Who.SECURITY),
-        "first setup: who is asked",
+        "you set up GPU Governor: they say who is asked",
     ),
     Entry(
         "ownership.contacts.<name>",
         "emails lists identities slack_channel",
         (Who.PLATFORM,),
-        "first setup, and whenever people come or go",
+        "you set up GPU Governor, or people join or leave",
     ),
     Entry(
         "ownership.contacts.<name>",
         "time_zone working_days working_from working_until",
         (Who.PLATFORM,),
-        "another time zone, working week or rule about calls at night",
+        "people have another time zone, working week or rule about calls at night",
     ),
     Entry(
         "console.scopes.<name>",
         "groups identities role everything accounts projects",
         (Who.SECURITY,),
-        "people who own nothing need the console",
+        "people who own no instances need the console",
     ),
     Entry(
         "managed",
         "idle_for_minutes tell_again_after_hours",
         (Who.TRAINING, Who.INFERENCE),
-        "clusters that keep spare capacity on purpose",
+        "clusters keep spare capacity on purpose",
     ),
-    Entry(
-        "managed", "tag_keys", (Who.PLATFORM,), "a scheduler of your own starts and stops instances"
-    ),
+    Entry("managed", "tag_keys", (Who.PLATFORM,), "your own scheduler starts and stops instances"),
     Entry(
         "prices",
         "usd_per_hour discount_percent commitments_elsewhere",
         (Who.FINOPS,),
-        "negotiated prices; commitments of the organization",
+        "you have negotiated prices, or commitments elsewhere in the organization",
     ),
     Entry(
         "prices",
         "ebs_usd_per_gib_month snapshot_usd_per_gib_month",
         (Who.FINOPS,),
-        "a Region whose price list cannot be read",
+        "the price list of a Region cannot be read",
     ),
     Entry(
         "money",
         "job_tag_keys",
         (Who.FINOPS, Who.TRAINING),
-        "jobs are named by other tags than `Job`, and their cost is wanted",
+        "you want the cost of jobs, and name them by other tags than `Job`",
     ),
     Entry(
         "ledger",
         "false_stop_within_minutes saving_counts_days weekly_report monthly_report",
         (Who.FINOPS,),
-        "the company counts and reports savings differently",
+        "your company counts or reports savings differently",
     ),
     Entry(
         "budget",
@@ -327,12 +327,17 @@ ENTRIES = (
         (Who.TRAINING, Who.INFERENCE),
         "an Auto Scaling group has a hook for GPU Governor alone",
     ),
-    Entry("events", "snapshot_data_volumes", (Who.TRAINING,), "work lies on volumes of Spot"),
+    Entry(
+        "events",
+        "snapshot_data_volumes",
+        (Who.TRAINING,),
+        "Spot instances keep work on their volumes",
+    ),
     Entry(
         "events",
         "mass_interruption_told_singly remind_before_hours",
         (Who.INFERENCE, Who.OPERATOR),
-        "too many messages at once, or reminders that come too late",
+        "too many messages come at once, or reminders come too late",
     ),
     Entry(
         "events",
@@ -344,49 +349,49 @@ ENTRIES = (
         "health",
         "hot_above_celsius throttled_above_percent straggler_above_points",
         (Who.TRAINING,),
-        "warm halls, GPUs with a power cap, pipelines that are uneven on purpose",
+        "your rooms are warm, GPUs have a power cap, or pipelines are uneven on purpose",
     ),
     Entry(
         "health",
         "busy_from_percent under_used_below_percent",
         (Who.INFERENCE,),
-        "servers whose load is low by design",
+        "the load of your servers is low by design",
     ),
     Entry(
         "health",
         "enabled check_every_minutes advice_every_hours",
         (Who.OPERATOR,),
-        "faults must be known sooner, or the reads cost too much",
+        "you must learn of faults sooner, or the reads cost too much",
     ),
     Entry(
         "advice",
         "weeks minimum_weeks minimum_measured_percent minimum_usd_per_month dismissed_for_days",
         (Who.FINOPS,),
-        "little history yet; small amounts are not worth a line",
+        "you have little history yet, or small amounts are not worth a line",
     ),
     Entry(
         "advice",
         "target_percent scale_in_below_percent",
         (Who.TRAINING, Who.INFERENCE),
-        "the team's own target for utilization",
+        "your team has its own target for utilization",
     ),
     Entry(
         "advice",
         "cpu_family cpu_usd_per_vcpu_hour old_families newer_families",
         (Who.FINOPS,),
-        "another Region, or AWS has new families",
+        "you use another Region, or AWS has new families",
     ),
     Entry(
         "advice",
         "schedule_tag_key schedule_name office_day_at_most_hours",
         (Who.NOTEBOOKS,),
-        "schedules of Instance Scheduler; a team in two time zones or shifts",
+        "you use Instance Scheduler, or your team works in two time zones or shifts",
     ),
     Entry(
         "advice",
         "port_pays_within_months empty_reservation_after_hours",
         (Who.FINOPS,),
-        "the company's time to pay back; reservations held for a later start",
+        "your company has its own payback time, or holds reservations for a later start",
     ),
 )
 
@@ -408,14 +413,14 @@ def who_sets_chapter(paths: Collection[str]) -> str:
     lines = [
         "## Who sets what",
         "",
-        "Most teams set only a few of these. The last column gives the reason to set each.",
+        "Most teams set only a few of these. The last column says when to change a setting.",
         "",
-        "| who | is the |",
+        "| who | role |",
         "|---|---|",
     ]
     for who, duty in _DUTIES.items():
         lines.append(f"| {who} | {duty} |")
-    lines += ["", "| settings | who | when |", "|---|---|---|"]
+    lines += ["", "| settings | who | change it when |", "|---|---|---|"]
     for entry in ENTRIES:
         settings = ", ".join(f"`{path}`" for path in _shortened(entry))
         lines.append(f"| {settings} | {', '.join(entry.who)} | {entry.when} |")
