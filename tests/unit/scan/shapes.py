@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from shlex import split
@@ -40,20 +41,45 @@ def takes(operation: str, parameters: Mapping[str, Any], following: str | None =
         assert following in model.output_shape.members, f"{operation} answers no {following}"
 
 
-def is_command_of_aws(command: str) -> None:
+def is_command_of_aws(line: str) -> None:
     """Check that the AWS CLI knows the service, the operation and all options of a command, and
-    that nothing that it needs is missing. Raises: AssertionError if it does not."""
+    that nothing that it needs is missing; of each command, if the line has several. Raises:
+    AssertionError if it does not."""
+    for command in commands_in(line):
+        _is_one_command(command)
+
+
+def commands_in(line: str) -> list[str]:
+    """Return the commands of a line in the order in which a shell runs them."""
+    commands: list[str] = []
+    for part in line.split(" && "):
+        commands += _SUBSTITUTION.findall(part)
+        commands.append(_SUBSTITUTION.sub("x", part))
+    return commands
+
+
+_SUBSTITUTION = re.compile(r"\$\((aws [^()]*)\)")
+_OPTIONS_OF_ALL = ("--region", "--query", "--output")
+
+
+def _is_one_command(command: str) -> None:
+    """Check one command. Raises: AssertionError."""
     program, service, name, *words = split(command)
     assert "aws" == program, command
     operation_by_name = {
         xform_name(operation, "-"): operation for operation in _model(service).operation_names
     }
-    shape = _model(service).operation_model(operation_by_name[name]).input_shape
+    operation = operation_by_name.get(name, "")
+    if name == "wait":
+        waiters = botocore.session.get_session().get_waiter_model(service)
+        waiter_by_name = {xform_name(one, "-"): one for one in waiters.waiter_names}
+        operation = waiters.get_waiter(waiter_by_name[words.pop(0)]).operation
+    shape = _model(service).operation_model(operation or operation_by_name[name]).input_shape
     assert shape is not None, command
     member_by_option = {f"--{xform_name(member, '-')}": member for member in shape.members}
     options = [word.partition("=")[0] for word in words if word.startswith("--")]
     assert "--region" in options, command
-    given = [member_by_option[option] for option in options if option != "--region"]
+    given = [member_by_option[option] for option in options if option not in _OPTIONS_OF_ALL]
     assert {*shape.required_members} <= {*given}, command
 
 

@@ -326,8 +326,9 @@ def test_a_node_group_has_the_command_for_its_own_minimum() -> None:
     assert Finding.KEEPS_RUNNING is row.judgment.finding
     expected = (
         "aws eks update-nodegroup-config --region us-east-1 --cluster-name ml "
-        "--nodegroup-name gpu --scaling-config minSize=0"
+        "--nodegroup-name gpu --scaling-config minSize=0,desiredSize=0"
     )
+    assert row.judgment.evidence.endswith("the command ends its nodes and evicts their pods")
     assert expected == row.command
     assert PlaceReport((), ()) == scan(AutoScalingGroups(), answers)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from shlex import split
 from typing import Any
 
@@ -21,7 +24,7 @@ from governor.scan.kinds.remains.unattached_volume import LARGE_GIB, UnattachedV
 from governor.scan.model import Finding, Row, Strength
 from governor.scan.scan_place import PlaceReport, scan_place
 from tests.unit.scan.kinds import NOW, ApiTwin, PricesTwin, SeriesTwin, place
-from tests.unit.scan.shapes import is_command_of_aws
+from tests.unit.scan.shapes import commands_in, is_command_of_aws
 
 INSTANCES = "ec2:DescribeInstances"
 VOLUMES = "ec2:DescribeVolumes"
@@ -102,14 +105,43 @@ def test_a_stopped_instance_costs_what_its_volumes_cost() -> None:
     assert ("notebook", "ada") == (row.resource.name, row.owner)
 
 
-def test_the_command_saves_the_volumes_and_destroys_nothing() -> None:
-    """Only people terminate, after a snapshot of everything."""
-    row = only_row(StoppedInstances(), hosts(stopped()))
-    expected = [
-        *("aws", "ec2", "create-snapshots", "--region", "us-east-1"),
-        *("--instance-specification", "InstanceId=i-1", "--description", "before termination"),
-    ]
-    assert expected == split(row.command)
+def test_the_commands_save_the_volumes_before_they_end_the_cost() -> None:
+    """A shell runs each only if the one before it succeeded: nothing is deleted without a complete
+    snapshot. A volume that outlives its instance is deleted by itself."""
+    attached = [{"Device": "/dev/sda1", "DeleteOnTermination": True}]
+    volumes = (volume("vol-1", Attachments=attached), volume("vol-2"), volume("vol-3"))
+    row = only_row(
+        StoppedInstances(), hosts(stopped(volumes=("vol-1", "vol-2", "vol-3")), volumes=volumes)
+    )
+    region = "--region us-east-1"
+    assert [
+        f"aws ec2 create-snapshots {region} --instance-specification InstanceId=i-1 --description "
+        "'before termination' --query 'Snapshots[].SnapshotId' --output text",
+        f"aws ec2 wait snapshot-completed {region} --snapshot-ids x",
+        f"aws ec2 terminate-instances {region} --instance-ids i-1",
+        f"aws ec2 wait instance-terminated {region} --instance-ids i-1",
+        f"aws ec2 delete-volume {region} --volume-id vol-2",
+        f"aws ec2 delete-volume {region} --volume-id vol-3",
+    ] == commands_in(row.command)
+
+
+@pytest.mark.parametrize("failing", ["create-snapshot", "wait"])
+def test_nothing_is_deleted_without_a_complete_snapshot(failing: str, tmp_path: Path) -> None:
+    """In a shell, where `aws` is a program that refuses one of its operations."""
+    tag = {"Key": "Purpose", "Value": "GPU-Workload"}
+    row = only_row(UnattachedVolumes(), available(volume(Tags=[tag])))
+    program = tmp_path / "aws"
+    program.write_text(
+        f'#!/bin/sh\necho "$2" >> {tmp_path}/asked\n'
+        f'case "$2" in {failing}) exit 1;; create-snapshot) echo snap-1;; esac\n'
+        'case "$*" in *--snapshot-ids) exit 252;; esac\n'
+    )
+    program.chmod(0o755)
+    done = subprocess.run(
+        row.command, shell=True, check=False, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    )
+    assert 0 != done.returncode
+    assert ["create-snapshot", "wait"] == (tmp_path / "asked").read_text().split()
 
 
 @pytest.mark.parametrize(
@@ -224,22 +256,54 @@ def available(*volumes: Mapping[str, Any], snapshots: tuple[str, ...] = ()) -> d
     return {VOLUMES: {"Volumes": list(volumes)}, SNAPSHOTS: {"Snapshots": ours}}
 
 
-def test_a_large_volume_without_an_instance_is_unused() -> None:
-    """CloudWatch has figures of it only while it is attached, and had none for two weeks."""
+def test_a_large_volume_that_nothing_links_with_a_gpu_host_is_in_no_sum() -> None:
+    """It may be the database of anybody: it is listed with its price, and its command shows it."""
     row = only_row(UnattachedVolumes(), available(volume(size=1000)))
-    assert (Finding.UNUSED, Strength.STRONG) == (row.judgment.finding, row.judgment.strength)
+    assert (Finding.UNATTACHED, Strength.WEAK) == (row.judgment.finding, row.judgment.strength)
     expected = (
-        "unattached for at least 14 days, 1,000 GiB; listed for its size; AWS does not say who "
-        "left it"
+        "unattached for at least 14 days, 1,000 GiB; listed for its size; it may be left by a GPU "
+        "host (weak evidence), as AWS does not say who left it"
     )
     assert expected == row.judgment.evidence
     assert "1,000 GiB gp3" == row.resource.what
+    assert (Decimal(80), Decimal()) == (row.usd_per_month, row.waste_usd_per_month)
+    assert "aws ec2 describe-volumes --region us-east-1 --volume-ids vol-1" == row.command
+
+
+def test_a_volume_that_is_linked_with_a_gpu_host_is_unused() -> None:
+    """CloudWatch has figures of it only while it is attached, and had none for two weeks."""
+    tag = {"Key": "Purpose", "Value": "GPU-Workload"}
+    row = only_row(UnattachedVolumes(), available(volume(size=1000, Tags=[tag])))
+    assert (Finding.UNUSED, Strength.STRONG) == (row.judgment.finding, row.judgment.strength)
     assert Decimal(80) == round(row.waste_usd_per_month, 6)
-    expected_words = [
-        *("aws", "ec2", "create-snapshot", "--region", "us-east-1"),
-        *("--volume-id", "vol-1", "--description", "before deletion"),
-    ]
-    assert expected_words == split(row.command)
+    region = "--region us-east-1"
+    assert [
+        f"aws ec2 create-snapshot {region} --volume-id vol-1 --description 'before deletion' "
+        "--query SnapshotId --output text",
+        f"aws ec2 wait snapshot-completed {region} --snapshot-ids x",
+        f"aws ec2 delete-volume {region} --volume-id vol-1",
+    ] == commands_in(row.command)
+
+
+HOST = "i-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_linked"),
+    [(HOST, True), (f"backup of {HOST} (sda1)", True), (f"{HOST}f", False), ("i-1", False)],
+)
+def test_a_tag_that_names_a_stopped_gpu_host_is_a_link(value: str, is_linked: bool) -> None:
+    """That holds for a volume, however small, and for an address. Other ids are no link."""
+    tags = [{"Key": "Instance", "Value": value}]
+    instances = {"Reservations": [{"Instances": [stopped(InstanceId=HOST)]}]}
+    answers = {
+        **available(volume(Tags=tags)),
+        ADDRESSES: {"Addresses": [address(Tags=tags)]},
+        INSTANCES: instances,
+    }
+    for kind in (UnattachedVolumes(), ElasticIps()):
+        finding = only_row(kind, answers).judgment.finding
+        assert (finding is Finding.UNUSED) == is_linked, kind.name
 
 
 @pytest.mark.parametrize(("size", "rows"), [(LARGE_GIB - 1, 0), (LARGE_GIB, 1)])
@@ -294,7 +358,7 @@ def test_a_volume_that_was_attached_within_two_weeks_is_no_waste() -> None:
     ("age", "finding"),
     [
         (14 * DAY - timedelta(minutes=1), Finding.TOO_YOUNG),
-        (14 * DAY, Finding.UNUSED),
+        (14 * DAY, Finding.UNATTACHED),
     ],
 )
 def test_a_young_volume_may_wait_for_its_instance(age: timedelta, finding: Finding) -> None:
@@ -370,9 +434,19 @@ def address(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_an_address_that_belongs_to_nothing_is_unused() -> None:
-    """It costs 0.005 USD an hour, as one in use does."""
+def test_an_address_that_nothing_links_with_a_gpu_host_is_in_no_sum() -> None:
+    """A released address does not come back, so the command only shows it."""
     row = only_row(ElasticIps(), {ADDRESSES: {"Addresses": [address()]}})
+    assert (Finding.UNATTACHED, Strength.WEAK) == (row.judgment.finding, row.judgment.strength)
+    assert (Decimal("3.65"), Decimal()) == (row.usd_per_month, row.waste_usd_per_month)
+    assert "may be left by a GPU host (weak evidence)" in row.judgment.evidence
+    assert "describe-addresses" in row.command
+
+
+def test_an_address_that_a_gpu_host_left_is_unused() -> None:
+    """It costs 0.005 USD an hour, as one in use does."""
+    tags = [{"Key": "Purpose", "Value": "GPU-Workload"}]
+    row = only_row(ElasticIps(), {ADDRESSES: {"Addresses": [address(Tags=tags)]}})
     assert (Finding.UNUSED, Strength.STRONG) == (row.judgment.finding, row.judgment.strength)
     assert Decimal("3.65") == row.waste_usd_per_month
     expected = "aws ec2 release-address --region us-east-1 --allocation-id eipalloc-1"

@@ -445,3 +445,18 @@ def test_a_full_disk_behind_the_output_is_a_clear_error(monkeypatch: pytest.Monk
     options = argparse.Namespace(json=True, csv=None, tag=False)
     with pytest.raises(CommandError, match="the report could not be written: No space left"):
         print_report(report([row(1, IDLE)]), options)
+
+
+def test_remainders_of_unknown_origin_are_a_sum_of_their_own() -> None:
+    """A FinOps engineer trusts the first line: nothing is in it that may be somebody else's."""
+    unattached = Judgment(Finding.UNATTACHED, Strength.WEAK, "It may be left by a GPU host.")
+    found = report([row(0, IDLE, "1"), row(1, unattached, "10"), row(2, unattached, "5")])
+    assert Decimal(730) == found.waste_usd_per_month
+    assert Decimal() == found.weak_waste_usd_per_month
+    text = " ".join(report_text(found).split())
+    assert "$730 a month is wasted by 1 of 3 resources" in text
+    assert (
+        "2 volumes and addresses ($10,950 a month) may be left by GPU hosts, in no sum of waste."
+        in text
+    )
+    assert 0 == exit_status(found, Decimal(1_000))

@@ -41,6 +41,9 @@ class Finding(StrEnum):
     invocations, a volume without an instance."""
     PARTLY_IDLE = "partly idle"
     """Some of its accelerators worked, and others did not."""
+    UNATTACHED = "unattached"
+    """A volume or an address that leads to nothing, and nothing connects it with a GPU host. It may
+    be the remainder of one, and is in no sum of waste."""
     NOT_MEASURED = "not measured"
     """Nothing is known of its work. That is never idleness."""
     TOO_YOUNG = "too young"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from governor.core.units import in_utc, listed, money, plural, usd
-from governor.scan.model import Report, Row, Strength
+from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import Refusal
 
 _PLACES_NAMED = 3
@@ -62,6 +62,11 @@ def remarks(report: Report) -> list[str]:
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
         sentences.append(f"The sum lacks {count} whose price is not known.")
+    unattached = [row for row in report.rows if row.judgment.finding is Finding.UNATTACHED]
+    if unattached:
+        are = plural(len(unattached), "volume or address", "volumes and addresses")
+        amount = usd(sum((row.own_usd_per_month for row in unattached), Decimal()))
+        sentences.append(f"{are} ({amount} a month) may be left by GPU hosts, in no sum of waste.")
     unmeasured = [row for row in report.rows if _is_unmeasured(row)]
     if unmeasured:
         count = plural(len(unmeasured), "resource was", "resources were")

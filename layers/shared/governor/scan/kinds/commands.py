@@ -12,7 +12,8 @@ _LOADED_BY_THE_CLI = ("file://", "fileb://", "http://", "https://")
 
 def aws_command(target: Target, service: str, operation: str, **options: str) -> str:
     """Return a command of the AWS CLI in the target's Region, quoted for a shell. `options` are
-    named with underscores: `min_size="0"` becomes `--min-size 0`.
+    named with underscores: `min_size="0"` becomes `--min-size 0`. An operation may be a waiter:
+    `wait instance-terminated`.
 
     A value that begins with a dash, as a name may, stays with its option as `--name=-value`.
     Return an empty text if a value begins like an address: the AWS CLI would send the content of
@@ -20,7 +21,7 @@ def aws_command(target: Target, service: str, operation: str, **options: str) ->
     """
     if any(value.startswith(_LOADED_BY_THE_CLI) for value in options.values()):
         return ""
-    parts = ["aws", service, operation, "--region", target.region]
+    parts = ["aws", service, *operation.split(), "--region", target.region]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value.startswith("-"):
@@ -28,3 +29,22 @@ def aws_command(target: Target, service: str, operation: str, **options: str) ->
         else:
             parts += (option, value)
     return join(parts)
+
+
+def in_order(*commands: str) -> str:
+    """Return the commands as one line for a shell, which runs each only if the one before it did
+    its work. Return an empty text if any of them is empty."""
+    if not all(commands):
+        return ""
+    return " && ".join(commands)
+
+
+def wait_for_snapshots(target: Target, operation: str, query: str, **options: str) -> str:
+    """Return the command that makes snapshots by an operation of EC2, and waits until they are
+    complete. `query` finds their ids in its answer. It fails if they are not complete within ten
+    minutes. Return an empty text for a value that the AWS CLI would load, as `aws_command` does."""
+    make = aws_command(target, "ec2", operation, **options, query=query, output="text")
+    if not make:
+        return ""
+    wait = aws_command(target, "ec2", "wait snapshot-completed")
+    return f"{wait} --snapshot-ids $({make})"

@@ -39,7 +39,8 @@ class AutoScalingGroups(Keepers):
         return list(place.read_each(_TOPIC, auto_scaling.DESCRIBE, records, read))
 
     def own_command(self, resource: Keeper, judgment: Judgment) -> str:
-        """Return the command that lets the group shrink to nothing. It ends no instance itself."""
+        """Return the command that lets the group shrink to nothing. It ends no instance itself: its
+        scaling policies do, or a lower desired capacity."""
         return aws_command(
             resource.target,
             "autoscaling",

@@ -23,6 +23,7 @@ from governor.scan.model import Judgment
 
 _TOPIC = "EKS node groups"
 _DESCRIBE = "eks:DescribeNodegroup"
+_WARNING = "the command ends its nodes and evicts their pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,14 @@ class EksNodeGroups(Keepers):
                 checked.append(described)
         return checked
 
+    def own_judgment(self, place: Place, resource: Keeper, measured: None) -> Judgment:
+        """Return that it keeps instances running, and what its command does."""
+        judgment = super().own_judgment(place, resource, measured)
+        return replace(judgment, evidence=f"{judgment.evidence}; {_WARNING}")
+
     def own_command(self, resource: Keeper, judgment: Judgment) -> str:
-        """Return the command that lets the node group shrink to nothing. It ends no node itself."""
+        """Return the command that shrinks the node group to nothing. A minimum of zero alone would
+        change nothing: the desired size stays, and no autoscaler need be there to lower it."""
         assert isinstance(resource, NodeGroup)
         return aws_command(
             resource.target,
@@ -76,7 +83,7 @@ class EksNodeGroups(Keepers):
             "update-nodegroup-config",
             cluster_name=resource.cluster,
             nodegroup_name=resource.node_group,
-            scaling_config="minSize=0",
+            scaling_config="minSize=0,desiredSize=0",
         )
 
 

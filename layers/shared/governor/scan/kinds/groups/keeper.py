@@ -46,5 +46,5 @@ class Keepers(Kind[Keeper, None]):
 
     @abstractmethod
     def own_command(self, resource: Keeper, judgment: Judgment) -> str:
-        """Return the command that lowers what it keeps, or that shows its instances. It must not
-        end a running instance, which may be at work."""
+        """Return the command that lowers what it keeps, or that shows its instances. If it ends
+        running instances, which may be at work, the evidence says so."""

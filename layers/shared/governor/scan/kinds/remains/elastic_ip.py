@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from governor.core.units import UsdPerHour, UtcDatetime
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.remains.links import NO_LINK, Links, host_ids
 from governor.scan.kinds.remains.rules import judge_stopped
 from governor.scan.kinds.remains.stopped import DESCRIBE_INSTANCES, stopped_here
 from governor.scan.kinds.remains.storage import price_of_address
@@ -28,6 +29,8 @@ class Address(Resource):
     allocation_id: str = ""
     instance_id: str = ""
     """The stopped instance that it belongs to; empty if it belongs to none."""
+    link: str = ""
+    """The tag that connects it with a GPU host, in words; empty if there is none."""
 
 
 class ElasticIps(Kind[Address, None]):
@@ -49,25 +52,31 @@ class ElasticIps(Kind[Address, None]):
             """Return an address that leads nowhere."""
             return _address(place, record, stopped_at_by_id)
 
-        return list(place.read_each(_TOPIC, _DESCRIBE, records, read))
+        addresses = list(place.read_each(_TOPIC, _DESCRIBE, records, read))
+        links = Links(place.policy, (), host_ids(place, addresses))
+        return [replace(address, link=links.of_tags(address)) for address in addresses]
 
     def price(self, place: Place, resource: Address) -> UsdPerHour | None:
         """Return the price of an address."""
         return price_of_address(place)
 
     def own_judgment(self, place: Place, resource: Address, measured: None) -> Judgment:
-        """Return that it is unused if it belongs to nothing, or to an instance that was stopped for
-        30 days."""
+        """Return that it is unused if it belongs to an instance that was stopped for 30 days, or
+        belongs to nothing and its tags connect it with a GPU host; only that it is unattached if
+        they do not."""
         if resource.instance_id:
             rest = f"the address belongs to {resource.instance_id}"
             return judge_stopped(resource.since, place.now, rest)
-        evidence = "associated with nothing; AWS does not say since when, nor who left it"
-        return Judgment(Finding.UNUSED, Strength.STRONG, evidence)
+        evidence = "associated with nothing, AWS does not say since when"
+        if not resource.link:
+            return Judgment(Finding.UNATTACHED, Strength.WEAK, f"{evidence}; {NO_LINK}")
+        return Judgment(Finding.UNUSED, Strength.STRONG, f"{evidence}; {resource.link}")
 
     def own_command(self, resource: Address, judgment: Judgment) -> str:
-        """Return the command that releases an address that belongs to nothing; the one that shows
-        it if it belongs to an instance. A released address does not come back."""
-        if resource.instance_id:
+        """Return the command that releases an address that a GPU host left; the one that shows it
+        if it belongs to an instance, or may be somebody else's. A released address does not come
+        back."""
+        if resource.instance_id or not resource.link:
             operation = "describe-addresses"
             return aws_command(
                 resource.target, "ec2", operation, allocation_ids=resource.allocation_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from governor.core.instance import Volume
 from governor.core.units import UsdPerHour, in_parts, plural
 from governor.scan.kind import Kind, Place
-from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.commands import aws_command, in_order, wait_for_snapshots
 from governor.scan.kinds.ec2_types import hardware
 from governor.scan.kinds.remains.rules import judge_stopped
 from governor.scan.kinds.remains.stopped import (
@@ -67,19 +67,35 @@ class StoppedInstances(Kind[Stopped, None]):
         return judge_stopped(resource.since, place.now, rest)
 
     def own_command(self, resource: Stopped, judgment: Judgment) -> str:
-        """Return the command that saves its volumes as snapshots, after which it can be terminated;
-        the one that shows it as long as it is not unused."""
+        """Return the commands that save its volumes as snapshots, wait for them, terminate it, and
+        delete the volumes that stay then; the one that shows it as long as it is not unused."""
+        target = resource.target
+        instance_id = resource.resource_id
         if judgment.finding is not Finding.UNUSED:
-            return aws_command(
-                resource.target, "ec2", "describe-instances", instance_ids=resource.resource_id
-            )
-        return aws_command(
-            resource.target,
-            "ec2",
+            return aws_command(target, "ec2", "describe-instances", instance_ids=instance_id)
+        saved = wait_for_snapshots(
+            target,
             "create-snapshots",
-            instance_specification=f"InstanceId={resource.resource_id}",
+            "Snapshots[].SnapshotId",
+            instance_specification=f"InstanceId={instance_id}",
             description="before termination",
         )
+        commands = [
+            saved,
+            aws_command(target, "ec2", "terminate-instances", instance_ids=instance_id),
+        ]
+        staying = [volume.volume_id for volume in resource.volumes if _stays(volume)]
+        if staying:
+            ended = "wait instance-terminated"
+            commands.append(aws_command(target, "ec2", ended, instance_ids=instance_id))
+        for volume_id in staying:
+            commands.append(aws_command(target, "ec2", "delete-volume", volume_id=volume_id))
+        return in_order(*commands)
+
+
+def _stays(volume: Volume) -> bool:
+    """Return whether a volume is known to stay when its instance is terminated."""
+    return volume.size_gib is not None and not volume.delete_on_termination
 
 
 def _volumes(place: Place, instances: Sequence[StoppedInstance]) -> dict[str, Volume]:

@@ -1,8 +1,8 @@
 """EBS volumes without an instance.
 
-EC2 keeps no history of a volume, so those are listed that a tag or a snapshot connects with GPU
-Governor, and large ones, of which nobody can say who left them. CloudWatch has figures of a volume
-only while it is attached: their absence says for how long it was not.
+EC2 keeps no history of a volume. Those that a tag or a snapshot connects with a GPU host count as
+waste; large ones without such a link are listed, and count in no sum. CloudWatch has figures of a
+volume only while it is attached: their absence says for how long it was not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 
 from governor.core.errors import CloudError
 from governor.core.instance import INSTANCE_TAG, Volume
-from governor.core.units import UsdPerHour, UtcDatetime, as_utc, letters_and_digits, span
+from governor.core.units import UsdPerHour, UtcDatetime, as_utc, span
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery
-from governor.policy.model.policy import Policy
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.calls import GET_METRIC_DATA, report_problem
-from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.commands import aws_command, in_order, wait_for_snapshots
+from governor.scan.kinds.remains.links import NO_LINK, Links, host_ids
 from governor.scan.kinds.remains.rules import UNATTACHED_TOO_LONG
+from governor.scan.kinds.remains.stopped import DESCRIBE_INSTANCES
 from governor.scan.kinds.remains.storage import DESCRIBE_VOLUMES, price_of_volumes, read_volume
 from governor.scan.kinds.tags import name_in, tags_in
 from governor.scan.model import Finding, Judgment, Resource, Strength
@@ -36,8 +37,6 @@ CloudWatch metrics, which also says that a volume has figures only while it is a
 _TOPIC = "unattached volumes"
 _DESCRIBE_SNAPSHOTS = "ec2:DescribeSnapshots"
 _PAGE = 500
-_OURS = "gpugovernor"
-"""The beginning of the keys of GPU Governor's tags, by letters and digits alone."""
 _DAY = timedelta(days=1)
 
 
@@ -48,6 +47,8 @@ class Unattached(Resource):
     volume: Volume = Volume("", "", delete_on_termination=False)
     origin: str = ""
     """Why it is listed, in words."""
+    is_linked: bool = False
+    """True if something connects it with a GPU host."""
     snapshot_id: str = ""
     """The snapshot that it was made from; empty if it was made empty."""
     metric: str = _METRIC
@@ -67,7 +68,7 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
 
     name = "unattached-volume"
     words = _TOPIC
-    operations = (DESCRIBE_VOLUMES, _DESCRIBE_SNAPSHOTS, GET_METRIC_DATA)
+    operations = (DESCRIBE_VOLUMES, _DESCRIBE_SNAPSHOTS, DESCRIBE_INSTANCES, GET_METRIC_DATA)
 
     def list(self, place: Place) -> Sequence[Unattached]:
         """Return the volumes; empty if there are none. Raises: CloudError."""
@@ -81,8 +82,8 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         for page in place.pages(DESCRIBE_VOLUMES, Filters=available, MaxResults=_PAGE):
             records = page.get("Volumes") or ()
             volumes += place.read_each(_TOPIC, DESCRIBE_VOLUMES, records, read)
-        ours = _our_snapshots(place, volumes)
-        return [volume for volume in _with_origin(place.policy, volumes, ours) if volume.origin]
+        links = Links(place.policy, _our_snapshots(place, volumes), host_ids(place, volumes))
+        return [volume for volume in _with_origins(links, volumes) if volume.origin]
 
     def measure(self, place: Place, resources: Sequence[Unattached]) -> Mapping[str, Attachment]:
         """Return by volume id when it was last attached, by one query each. One whose figures
@@ -110,7 +111,8 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
     def own_judgment(
         self, place: Place, resource: Unattached, measured: Attachment | None
     ) -> Judgment:
-        """Return that it is unused if it was attached to nothing for two weeks."""
+        """Return that it is unused if it was attached to nothing for two weeks; only that it is
+        unattached if nothing connects it with a GPU host."""
         size = f"{resource.volume.size_gib:,} GiB"
         if measured is None:
             evidence = f"unattached, {size}, since when is not known; {resource.origin}"
@@ -126,22 +128,26 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
             evidence = f"unattached, {size}, made {span(age)} ago; {resource.origin}"
             return Judgment(Finding.TOO_YOUNG, Strength.NONE, evidence)
         evidence = f"unattached for at least {span(UNATTACHED_TOO_LONG)}, {size}; {resource.origin}"
-        return Judgment(Finding.UNUSED, Strength.STRONG, evidence, place.now - UNATTACHED_TOO_LONG)
+        idle_since = place.now - UNATTACHED_TOO_LONG
+        if not resource.is_linked:
+            return Judgment(Finding.UNATTACHED, Strength.WEAK, evidence, idle_since)
+        return Judgment(Finding.UNUSED, Strength.STRONG, evidence, idle_since)
 
     def own_command(self, resource: Unattached, judgment: Judgment) -> str:
-        """Return the command that saves the volume as a snapshot, after which it can be deleted;
-        the one that shows it as long as it is not unused."""
+        """Return the commands that save the volume as a snapshot, wait for it, and delete the
+        volume; the one that shows it as long as it is not unused."""
+        target = resource.target
+        volume_id = resource.resource_id
         if judgment.finding is not Finding.UNUSED:
-            return aws_command(
-                resource.target, "ec2", "describe-volumes", volume_ids=resource.resource_id
-            )
-        return aws_command(
-            resource.target,
-            "ec2",
+            return aws_command(target, "ec2", "describe-volumes", volume_ids=volume_id)
+        saved = wait_for_snapshots(
+            target,
             "create-snapshot",
-            volume_id=resource.resource_id,
+            "SnapshotId",
+            volume_id=volume_id,
             description="before deletion",
         )
+        return in_order(saved, aws_command(target, "ec2", "delete-volume", volume_id=volume_id))
 
 
 def _unattached(place: Place, record: Mapping[str, Any]) -> Unattached:
@@ -179,25 +185,20 @@ def _our_snapshots(place: Place, volumes: Sequence[Unattached]) -> Collection[st
     return ids
 
 
-def _with_origin(
-    policy: Policy, volumes: Sequence[Unattached], our_snapshots: Collection[str]
-) -> list[Unattached]:
+def _with_origins(links: Links, volumes: Sequence[Unattached]) -> list[Unattached]:
     """Return the volumes, each with the reason why it is listed; empty for those that are not."""
-    return [replace(volume, origin=_origin(policy, volume, our_snapshots)) for volume in volumes]
+    return [_with_origin(links, volume) for volume in volumes]
 
 
-def _origin(policy: Policy, volume: Unattached, our_snapshots: Collection[str]) -> str:
-    """Return why a volume is listed; empty if nothing connects it with a GPU host and it is not
-    large."""
-    if policy.selector.is_on(volume):
-        return f"it bears the tag {policy.selector} of governed instances"
-    if any(letters_and_digits(key).startswith(_OURS) for key in volume.tags):
-        return "it bears a tag of GPU Governor"
-    if volume.snapshot_id in our_snapshots:
-        return f"made from {volume.snapshot_id}, which GPU Governor took of a GPU host"
+def _with_origin(links: Links, volume: Unattached) -> Unattached:
+    """Return a volume with the reason why it is listed; empty if nothing connects it with a GPU
+    host and it is not large."""
+    link = links.of_volume(volume, volume.snapshot_id)
+    if link:
+        return replace(volume, origin=link, is_linked=True)
     if (volume.volume.size_gib or 0) >= LARGE_GIB:
-        return "listed for its size; AWS does not say who left it"
-    return ""
+        return replace(volume, origin=f"listed for its size; {NO_LINK}")
+    return volume
 
 
 def _query(resource: Unattached) -> MetricQuery:
