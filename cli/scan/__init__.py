@@ -24,7 +24,12 @@ from governor.aws.read_only import ReadOnlyClients
 from governor.core.regions import partition_of
 from governor.scan.model import Report
 from governor.scan.registry import KINDS
-from governor.scan.rights import operations_of_a_scan, policy_to_attach, session_policy
+from governor.scan.rights import (
+    is_role_name,
+    operations_of_a_scan,
+    policy_to_attach,
+    session_policy,
+)
 
 NOTHING = 0
 WASTE = 3
@@ -43,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     # Without a handler Python prints warnings, with their tracebacks: the report has a line each.
     logging.getLogger().addHandler(logging.NullHandler())
     check_regions(arguments.region or ())
+    if arguments.role is not None and not is_role_name(arguments.role):
+        _refuse(
+            f"--role: {arguments.role!r} is no name of a role: IAM takes letters, digits, _+=,.@-"
+        )
     if arguments.print_policy:
         regions = arguments.region or [_own_region()]
         print(policy_to_attach(KINDS, arguments.role, partition_of(regions[0])))

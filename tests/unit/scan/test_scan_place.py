@@ -60,7 +60,7 @@ def test_an_answer_of_another_form_is_a_line_and_no_traceback(
     kinds = [KindTwin(error=KeyError("Endpoints")), KindTwin([resource()])]
     report = scan_place(place(), kinds)
     assert 1 == len(report.rows)
-    assert "cannot be read" in report.unread[0].reason
+    assert "another form than documented" in report.unread[0].reason
     assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 

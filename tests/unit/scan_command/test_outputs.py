@@ -28,6 +28,7 @@ from governor.policy.model.policy import Policy
 from governor.scan.documents import COLUMNS, report_document, rows_csv
 from governor.scan.model import Finding, Judgment, Report, Strength, Unread
 from governor.scan.rules import groups_of, refusals_of
+from governor.scan.words import refusal_text
 from tests.unit.scan.cloud_twin import CloudTwin, Refused
 from tests.unit.scan.kinds import KindTwin, resource
 from tests.unit.scan.reports import ACCOUNTS, REGIONS, fleet, report, row
@@ -460,3 +461,37 @@ def test_remainders_of_unknown_origin_are_a_sum_of_their_own() -> None:
         in text
     )
     assert 0 == exit_status(found, Decimal(1_000))
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        ("", "AWS's answer has another form than documented (KeyError('Endpoints'))"),
+        ("ec2:DescribeVolumes", "a record has another form than documented, and is left out (x)"),
+        ("ec2:DescribeVolumes", "Rate exceeded"),
+    ],
+)
+def test_a_line_of_what_is_not_read_has_one_colon(operation: str, reason: str) -> None:
+    """Two make it a riddle which part says what."""
+    (refusal,) = refusals_of([Unread("123456789012/us-east-1", "volumes", operation, reason)])
+    text = refusal_text(refusal)
+    assert 1 == text.count(": "), text
+    assert "::" not in text
+
+
+@pytest.mark.parametrize("role", ["x;y", "*", "a b", "", "n" * 65, "team/", "a/*/b", "é", "x\n"])
+def test_a_name_that_no_role_can_have_is_refused(cloud: CloudTwin, run: Run, role: str) -> None:
+    """Before it stands in a policy that somebody attaches, or any call is made."""
+    for words in (["--print-policy"], ["--units", "r-ab12"]):
+        ended = run((), *words, f"--role={role}")
+        assert (2, "") == (ended.status, ended.out)
+        assert "is no name of a role" in ended.err
+    assert [] == cloud.calls
+
+
+@pytest.mark.parametrize("role", ["Audit", "team/Audit", "a.b@c-d_e+f=g,h", "n" * 64])
+def test_any_name_of_a_role_is_taken(run: Run, role: str) -> None:
+    """IAM allows a path before it."""
+    ended = run((), "--print-policy", "--role", role)
+    assert 0 == ended.status
+    assert f"role/{role}" in ended.out

@@ -392,6 +392,16 @@ def test_a_sweep_has_the_time_that_its_targets_may_take() -> None:
     assert seconds <= machine["TimeoutSeconds"]
 
 
+def test_a_scan_has_the_time_that_its_targets_may_take() -> None:
+    """3,000 targets, the most of a stack, at 100 seconds on average. An empty place takes 17 calls,
+    about 5 seconds; that leaves room for those with thousands of instances, which take minutes."""
+    machine = definition("sweep")
+    seconds = 100.0 * 3_000 / machine["States"]["ScanMany"]["MaxConcurrency"]
+    plan = machine["States"]["PlanSweep"]
+    tries = 1 + sum(again["MaxAttempts"] for again in plan["Retry"])
+    assert seconds + tries * plan["TimeoutSeconds"] <= machine["TimeoutSeconds"]
+
+
 def test_functions_of_a_child_are_not_cut_by_the_machine() -> None:
     """Each has its own time-out, with its log."""
     for name in ("SweepTargetFunction", "CheckHealthFunction"):

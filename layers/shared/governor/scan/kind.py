@@ -112,7 +112,9 @@ class Place:
                 made = read(record)
             except UNREADABLE as error:
                 _log.info("%s: a record cannot be read", topic, exc_info=True)
-                reason = printable(f"a record cannot be read and is left out: {error!r}")
+                reason = printable(
+                    f"a record has another form than documented, and is left out ({error!r})"
+                )
                 self._report(Unread(str(self.target), topic, operation, reason))
                 continue
             if made is not None:

@@ -7,13 +7,17 @@ that is called, and has none that is not.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from governor.scan.kind import Kind
 
 EVERYWHERE = ("ec2:DescribeRegions", "pricing:GetProducts")
-"""Operations of every scan, in each account."""
+"""Operations of every scan, in each account. EC2's prices are read in the account of the caller or
+the hub alone, SageMaker's with the credentials of the account that has the endpoint."""
+_ROLE_NAME = re.compile(r"(?:[!-.0-~]+/)*[A-Za-z0-9_+=,.@-]{1,64}")
+"""The name of a role, perhaps with its path. Source: IAM API, CreateRole."""
 OF_THE_CALLER = ("sts:GetCallerIdentity",)
 OF_AN_ORGANIZATION = (
     "organizations:ListAccountsForParent",
@@ -21,6 +25,11 @@ OF_AN_ORGANIZATION = (
     "sts:AssumeRole",
 )
 """Operations of a scan of many accounts, in the account of the caller."""
+
+
+def is_role_name(name: str) -> bool:
+    """Return whether IAM would take the name of a role, also one with its path."""
+    return _ROLE_NAME.fullmatch(name) is not None and "*" not in name
 
 
 def operations_in_accounts(kinds: Iterable[Kind[Any, Any]]) -> tuple[str, ...]:

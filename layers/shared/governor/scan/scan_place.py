@@ -49,7 +49,7 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
             unread.append(unread_of(str(place.target), kind.words, error))
         except UNREADABLE as error:
             _log.info("%s in %s cannot be read", kind.words, place.target, exc_info=True)
-            why = f"AWS's answer cannot be read: {error!r}"
+            why = f"AWS's answer has another form than documented ({error!r})"
             unread.append(Unread(str(place.target), kind.words, "", printable(why)))
     return PlaceReport(
         rows=tuple(rows),

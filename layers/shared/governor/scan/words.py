@@ -87,15 +87,16 @@ def own_cost(report: Report) -> str:
 def refusal_text(refusal: Refusal) -> str:
     """Return the sentence about something that could not be read."""
     where = listed(refusal.places, _PLACES_NAMED)
-    text = f"{', '.join(refusal.topics)} in {where}: "
+    calls = ", ".join(refusal.operations)
+    what = f"{', '.join(refusal.topics)} in {where}"
+    if calls and not refusal.is_missing_right:
+        what = f"{what} ({calls})"
+    missing_right = f"missing right {calls}; AWS says: " if refusal.is_missing_right else ""
+    since = ""
     if refusal.last_read_at is not None:
         or_later = " or later" if len(refusal.places) > 1 else ""
-        text += f"last read at {in_utc(refusal.last_read_at)}{or_later}, since then refused: "
-    if refusal.is_missing_right:
-        text += f"missing right {', '.join(refusal.operations)}; AWS says: "
-    elif refusal.operations:
-        text += f"{', '.join(refusal.operations)}: "
-    return f"{text}{refusal.reason}"
+        since = f"last read at {in_utc(refusal.last_read_at)}{or_later}, since then refused: "
+    return f"{what}: {since}{missing_right}{refusal.reason}"
 
 
 def _is_unmeasured(row: Row) -> bool:
