@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 from governor.alerts.model import Alert
 from governor.approvals.messages.ends import outcome_alert
@@ -57,6 +58,7 @@ from tests.unit.web.test_site import BOTH, DigestWorld, World
 
 FOLDER = Path(__file__).parent.parent / "build" / "gallery"
 SIZES = {"desk": 800, "phone": 390}
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 REFUSED_START = StartTry(
@@ -90,15 +92,17 @@ def main() -> int:
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
-        for name, html in (*messages(), *pages()):
-            for size, width in SIZES.items():
-                for scheme in ("light", "dark"):
-                    shown = browser.new_page(
-                        viewport={"width": width, "height": 844}, color_scheme=scheme
-                    )
-                    shown.set_content(html)
-                    shown.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=True)
-                    shown.close()
+        shown = [*messages(), *pages()]
+        for size, width in SIZES.items():
+            for scheme in SCHEMES:
+                # One window for all: opening one takes longer than a picture.
+                viewport: ViewportSize = {"width": width, "height": 844}
+                window = browser.new_page(viewport=viewport, color_scheme=scheme)
+                for name, html in shown:
+                    window.set_content(html)
+                    window.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=True)
+                window.close()
+                print(f"{len(shown)} pictures: {size}, {scheme}", flush=True)
         browser.close()
     print(f"{len(list(FOLDER.glob('*.png')))} pictures are in {FOLDER}")
     return 0
