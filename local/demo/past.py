@@ -346,7 +346,19 @@ def _row(target: Target, instance_id: str, member: Member, now: datetime) -> Fle
         usd_per_hour=_price(member),
         launched_at=now - timedelta(minutes=member.launched_minutes_ago),
         hours=tuple(reversed(hours)) if member.selected else NOT_MEASURED,
+        idle_since=_idle_since(member, now),
     )
+
+
+def _idle_since(member: Member, now: datetime) -> datetime | None:
+    """Return since when a governed member is idle; `None` if it is not. The sweep adds its own hour
+    to that."""
+    if not member.selected or part_of(member, now, now) != "idle":
+        return None
+    since = _hour(now)
+    while part_of(member, since - HOUR, now) == "idle":
+        since -= HOUR
+    return since
 
 
 def _busiest(member: Member, at: datetime, now: datetime) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -155,3 +156,19 @@ def test_the_page_has_a_day_of_readings(state: EveryStore) -> None:
     assert (
         part_of(next(one for one in demo_fleet() if one.name == "fresh"), NOW - WEEKS, NOW) is None
     )
+
+
+@pytest.mark.parametrize("name", ["asg-member", "karpenter-node"])
+def test_a_managed_instance_is_idle_for_as_long_as_its_hours_show(
+    state: EveryStore, name: str
+) -> None:
+    """The first sweep reads an hour of it and asks nobody, so it knows the rest from this row."""
+    page = state.page(TARGET)
+    assert page is not None
+    [row] = [one for one in page.rows if one.name == name]
+    *hours, this_hour = row.hours
+    quiet = list(takewhile(lambda hour: hour is not None and hour < 5, reversed(hours)))
+
+    assert this_hour is None
+    assert len(quiet) == 6
+    assert row.idle_since == NOW.replace(minute=0, second=0) - timedelta(hours=6)

@@ -161,6 +161,23 @@ def test_the_row_has_the_deadline_that_messages_give() -> None:
     assert answer_by == row(world, instance_id).expires_at
 
 
+def test_a_managed_instance_stays_idle_since_when_the_earlier_page_says() -> None:
+    """Nobody is asked about it, so a sweep that remembers nothing reads only its last hour."""
+    world = FleetWorld()
+    instance_id = world.add(1, tags={**TAGS, "aws:autoscaling:groupName": "workers"})
+    world.sweep()
+    earlier = NOW - timedelta(hours=6)
+    rows = [replace(one, idle_since=earlier, verdict="no-data") for one in page(world).rows]
+    world.state.keep_page(replace(page(world), rows=tuple(rows)))
+    world.state.remember(TARGET, {}, world.clock.now())
+    world.sweep(5)
+
+    assert ("managed-elsewhere", earlier) == (
+        row(world, instance_id).verdict,
+        row(world, instance_id).idle_since,
+    )
+
+
 def test_it_is_idle_since_when_its_question_says() -> None:
     """A question looks at a whole day; the sweep that asked knew of its own windows alone."""
     world, instance_id, ref = asked()
