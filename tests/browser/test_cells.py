@@ -7,6 +7,7 @@ take several.
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ from tests.unit.console.test_ungoverned import UNUSED, found, scanned
 from tests.unit.web.test_site import World
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Route
+    from playwright.sync_api import Locator, Route
 
 WIDTHS = (768, 1024, 1280, 1440)
 CARDS_BELOW = 1024
@@ -231,3 +232,41 @@ def test_tables_are_cards_below_1024_points(new_visitor: NewVisitor, width: int)
     row = visitor.page.locator("table.fleet tbody tr").first
     shown_as = row.evaluate("one => getComputedStyle(one).display")
     assert ("block" if width < CARDS_BELOW else "table-row") == shown_as
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_no_line_of_a_card_begins_with_a_dot(new_visitor: NewVisitor, width: int) -> None:
+    """Dots stand between the cells of a line, and nothing is drawn before its first cell."""
+    visitor = at_a_desk(new_visitor)
+    serve(visitor, tabled())
+    visitor.page.set_viewport_size({"width": width, "height": 900})
+    for address in ("/", "/kept", "/savings"):
+        visitor.open(SITE + address)
+        wrapped = 0
+        for row in visitor.page.locator(".cards tbody tr").all()[:40]:
+            cells = row.locator("td:nth-child(n+2)")
+            lefts = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")
+            wrapped += lefts.count(min(lefts)) - 1
+            assert {1} == dots_before_lines(row), (address, row.inner_text())
+        assert wrapped > 0, f"no line of {address} is wrapped"
+
+
+_AHEAD_OF_THE_NAME = """
+(row) => {
+  const range = document.createRange();
+  range.selectNodeContents(row.cells[0]);
+  const name = range.getBoundingClientRect();
+  const box = row.getBoundingClientRect();
+  return { x: name.left - 15, y: box.top + scrollY + 1, width: 12, height: box.height - 3 };
+}
+"""
+
+
+def dots_before_lines(row: Locator) -> set[int]:
+    """Return the numbers of colors that are drawn before the lines of a row: one, that of the
+    ground, if nothing stands there."""
+    from PIL import Image
+
+    ahead = row.evaluate(_AHEAD_OF_THE_NAME)
+    picture = Image.open(io.BytesIO(row.page.screenshot(clip=ahead, full_page=True)))
+    return {len(picture.convert("RGB").getcolors() or ())}

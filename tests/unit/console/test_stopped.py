@@ -138,7 +138,7 @@ def test_a_stop_is_undone_by_two_clicks_from_the_overview_and_confirmed_with_its
         **fields,
     )
 
-    assert '<dd id="start"><details open><summary>Start it again…</summary>' in page
+    assert '<details id="start" open><summary>Start it again…</summary>' in page
     assert "It costs $24 a day again while it runs." in page
     assert "Nobody is asked about it for 24 h then." in page
     assert ">Start it: $24 a day</button>" in page

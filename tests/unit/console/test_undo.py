@@ -75,7 +75,7 @@ def test_a_stop_is_undone_on_both_pages(page: str) -> None:
     cookies = site.cookies()
     body = site.ask(OWN if page == "question" else instance_of(site), cookies=cookies)["body"]
     assert 1 == body.count(BUTTON)
-    assert page == "question" or "<dt>Stopped</dt><dd>Fri 12:02 UTC</dd>" in body
+    assert page == "question" or "<dt>Stopped</dt><dd>Fri\u00a012:02\u00a0UTC</dd>" in body
     assert "It costs $24 a day again while it runs." in body
     assert '<button name="answer" value="undo">Start it: $24 a day</button>' in body
     csrf = body.split(f'action="{OWN}"')[1].split('name="csrf" value="')[1].split('"')[0]
