@@ -102,10 +102,12 @@ def test_the_comparison_is_what_was_measured() -> None:
     usd = re.findall(r"\| ([\d.]+) \|$", of_2000, re.MULTILINE)[:3]
     _, _, verdicts = beside_others.partition("### Verdicts")
     rows = re.findall(
-        r"^\| (?:ours|Custodian|plain) \| (\d+)[^|]* \| (\d+)", verdicts, re.MULTILINE
+        r"^\| (?:GPU Governor|Cloud Custodian|plain Lambda) \| (\d+)[^|]* \| (\d+)",
+        verdicts,
+        re.MULTILINE,
     )
 
-    assert "On twenty hard cases" in verdicts
+    assert "judged twenty hard cases" in verdicts
     assert "and twenty ordinary instances" in verdicts
     assert [wrong for wrong, _ in rows] == _row("instances wrongly marked idle, of 40")
     assert [missed for _, missed in rows] == _row("idle instances missed, of the same 40")
