@@ -1,6 +1,8 @@
 """An empty account on this machine, in which docs/operate.md can be walked; goes on until Ctrl-C.
 
-Two instances without tags run in it, and publish idle GPUs. Another Region has one of everything
+It is the management account of the organization whose units docs/accounts.md governs.
+
+Three instances without tags run in it, and publish idle GPUs. Another Region has one of everything
 that `governor scan` knows. As soon as the reader has deployed the stack, it is swept every minute:
 the engine fires no schedules.
 """
@@ -14,7 +16,9 @@ from datetime import datetime
 
 from cli.demo import environment_file, say, visitors_key
 from cli.up import now
+from governor.core.units import all_listed
 from local.demo.fleet import A10G, Member, idle
+from local.demo.organization import UNIT, put_organization
 from local.demo.receivers import Receivers
 from local.demo.scene import STACK, Scene
 from local.demo.site.pulse import Pulse
@@ -23,7 +27,12 @@ from local.demo.waste import put_waste
 from local.engine.cloud import ACCOUNT, ROOT, LocalCloud, LocalCloudError
 
 ENVIRONMENT = ROOT / "build" / "cloud.env"
-INSTANCES = {"forgotten": "i-0123456789abcdef0", "left-alone": "i-0fedcba9876543210"}
+INSTANCES = {
+    "forgotten": "i-0123456789abcdef0",
+    "left-alone": "i-0fedcba9876543210",
+    "not-needed": "i-0f1e2d3c4b5a69788",
+}
+"""The instances that the page tags, by name: in observe, to be kept, and to be stopped."""
 READER = f"arn:aws:iam::{ACCOUNT}:user/ada"
 """The person who follows the page; its policy names them."""
 _BEAT_SECONDS = 2.0
@@ -103,13 +112,18 @@ def main() -> int:
         with LocalCloud() as cloud:
             account = Account(cloud, now())
             put_waste(cloud, now())
+            put_organization(cloud)
             with environment_file(account.exports(), ENVIRONMENT) as path:
                 say(
                     "an empty account, with the instances "
-                    f"{' and '.join(INSTANCES.values())}; Ctrl-C ends it"
+                    f"{all_listed(list(INSTANCES.values()))}; Ctrl-C ends it"
                 )
                 print(
                     f"  in another terminal in this folder: . {path}; then docs/operate.md",
+                    flush=True,
+                )
+                print(
+                    f"  the unit {UNIT} of an organization has accounts: docs/accounts.md",
                     flush=True,
                 )
                 print(

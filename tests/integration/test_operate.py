@@ -8,26 +8,23 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cli.cloud import INSTANCES, READER
+from cli.cloud import INSTANCES, READER, Account
 from cli.demo import visitors_key
-from local.demo.receivers import Receivers
-from local.demo.scene import STACK, Scene
+from local.demo.scene import Scene
 from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from scripts.deploy import SAM, Deployment
 from scripts.release import version
 from tests.integration.aws_cli import call, options
-from tests.integration.stage import FORGOTTEN
 
 pytestmark = pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
 PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
 MEMBER = "210987654321"
-EXAMPLE = INSTANCES["forgotten"]
-"""The instance of the page."""
 TRIED_ELSEWHERE = ("pipx install", "git pull")
 """By tests/integration/test_package.py; and a clone that nothing is pulled into."""
 SAYS = {
@@ -43,7 +40,8 @@ SAYS = {
     "governor mode ask": r"^\+mode: ask$",
     "governor mode observe": r"^\+mode: observe$",
     "governor approvals list": "^left-alone  ",
-    "governor approvals show": r"^left-alone \(i-",
+    "governor approvals show left-alone": r"^left-alone \(i-",
+    "governor approvals show i-": r"^  It loses all data on local NVMe",
     "governor approvals keep": r"^  Kept by .*; the keep ends in 7 days",
     "governor approvals approve": r"^  Approved by ",
     "governor freezes": "^nothing is frozen: ",
@@ -67,19 +65,17 @@ def blocks(language: str) -> list[str]:
 
 @dataclass
 class Reader:
-    """Somebody with the page, a clone and an empty account."""
+    """Somebody with the page, a clone and the account of `make cloud`."""
 
     cloud: LocalCloud
     folder: Path
-    scene: Scene | None = None
-    question: str = ""
+    account: Account
     deploys: int = 0
-    launched: dict[str, str] = field(default_factory=lambda: {"example": EXAMPLE})
     typed: list[str] = field(default_factory=list)
     key: dict[str, str] = field(default_factory=dict)
 
     def type(self, command: str) -> None:
-        """Carry one command out, after what the world does meanwhile."""
+        """Carry one command out, after the sweeps that run meanwhile."""
         self.typed.append(command)
         if command.startswith(TRIED_ELSEWHERE):
             return
@@ -115,11 +111,7 @@ class Reader:
 
         Deployment(dict(one.split("=", 1) for one in rest), run=run)()
         self.deploys += 1
-        stack = self.cloud.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
-        outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
-        if self.scene is None:
-            self.scene = Scene(self.cloud, outputs, "", Receivers())
-            self.scene.launch([replace(FORGOTTEN, instance_id=EXAMPLE, selected=False)])
+        self.account.beat(datetime.now(tz=UTC))
 
     def _aws(self, line: str) -> None:
         """As the AWS CLI would, with what it does in several calls."""
@@ -136,21 +128,19 @@ class Reader:
                 waiter = self.cloud.client(service).get_waiter(words[0].replace("-", "_"))
                 waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
             case _:
-                table = self._swept().outputs["StateTableName"]
+                table = self.scene.outputs.get("StateTableName", "")
                 call(self.cloud, line.replace(" TABLE ", f" {table} "), account)
 
     def _governor(self, area: str, rest: list[str]) -> None:
-        assert self.scene is not None or area == "--version"
+        assert self.scene.outputs or area == "--version"
         self._meanwhile(area, rest)
-        done = self._run(area, *(self.question if one == "ID" else one for one in rest))
+        done = self._run(area, *rest)
         said = done.stdout + done.stderr
         name = next(one for one in SAYS if " ".join(["governor", area, *rest]).startswith(one))
         assert re.search(SAYS[name], said, re.MULTILINE), f"{name}: {said[-3000:]}"
         assert 0 == done.returncode, f"{name}: {said[-3000:]}"
         if (area, *rest) == ("policy", "get"):
             (self.folder / "many.yaml").write_text(done.stdout + blocks("yaml")[1])
-        if (area, *rest[:1]) == ("approvals", "list"):
-            self.question = self._question("left-alone")
 
     def _run(self, *line: str) -> subprocess.CompletedProcess[str]:
         """The command line, as the person whom the page's policy names."""
@@ -158,7 +148,7 @@ class Reader:
         environment = {**os.environ, **self.cloud.environment(), **self.key}
         environment["XDG_CACHE_HOME"] = str(self.folder)
         environment["PYTHONPATH"] = f"{ROOT / 'layers/shared'}:{ROOT}"
-        if self.scene is not None:
+        if self.scene.outputs:
             environment["GOVERNOR_API_URL"] = self.cloud.reachable_url(self.scene.outputs["ApiUrl"])
         return subprocess.run(
             [sys.executable, "-m", "cli.governor", *line],
@@ -170,36 +160,25 @@ class Reader:
         )
 
     def _meanwhile(self, area: str, rest: list[str]) -> None:
-        """Sweeps run every five minutes and begin with a review of the policy; other instances go
-        idle."""
+        """Sweeps run every minute, and begin with a review of the policy. The page says that
+        questions come within two."""
         if area in ("status", "doctor") or (area, *rest[:1]) == ("policy", "history"):
-            self._swept().sweep()
-        match area, rest[:1]:
-            case "approvals", ["list"]:
-                self._ask("left-alone")
-            case "approvals", ["approve"]:
-                self._ask("not-needed")
-                self.question = self._question("not-needed")
+            self.scene.sweep()
+        if (area, *rest[:1]) == ("approvals", "list"):
+            self.scene.sweep()
+            for name in ("left-alone", "not-needed"):
+                self._await_question(INSTANCES[name])
 
-    def _ask(self, name: str) -> None:
-        """Another instance goes idle, and its owner gets the question."""
-        self.launched |= self._swept().launch([replace(FORGOTTEN, name=name)])
-        self._swept().sweep()
-        # The time to answer has begun: somebody has the question.
+    def _await_question(self, instance_id: str) -> None:
+        """The time to answer has begun: somebody has the question."""
         self.cloud.wait_for(
-            lambda: "AwaitAnswer" in self._entered(self.launched[name]) or None,
-            lambda: f"nobody is asked: {self._swept().failure()}",
+            lambda: "AwaitAnswer" in self._entered(instance_id) or None,
+            lambda: f"nobody is asked: {self.scene.failure()}",
         )
-
-    def _question(self, name: str) -> str:
-        """The id of the open question about an instance, from the column `ID` of the list."""
-        headings, *rows = self._run("approvals", "list").stdout.splitlines()
-        (row,) = [one for one in rows if one.startswith(f"{name} ")]
-        return row[headings.index(" ID") + 1 :].split()[0]
 
     def _entered(self, instance_id: str) -> set[str]:
         """The states that its workflow has been in."""
-        if (found := self._swept().executions().get(instance_id)) is None:
+        if (found := self.scene.executions().get(instance_id)) is None:
             return set()
         states = self.cloud.client("stepfunctions")
         history = states.get_execution_history(executionArn=found["executionArn"], maxResults=1000)[
@@ -211,9 +190,10 @@ class Reader:
             if "stateEnteredEventDetails" in one
         }
 
-    def _swept(self) -> Scene:
-        assert self.scene is not None
-        return self.scene
+    @property
+    def scene(self) -> Scene:
+        """The stack of the account, with the outputs that it has so far."""
+        return self.account.scene
 
 
 @pytest.fixture
@@ -222,16 +202,17 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
         for name, value in cloud.environment().items():
             monkeypatch.setenv(name, value)
         (tmp_path / "policy.yaml").write_text(blocks("yaml")[0])
-        yield Reader(cloud, tmp_path)
+        yield Reader(cloud, tmp_path, Account(cloud, datetime.now(tz=UTC)))
 
 
 def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader) -> None:
-    """No command fails, each says what it should, and the world is as the page says."""
+    """No command fails, each says what it should, and the world is as the page says: in the account
+    of `make cloud`, with nothing launched or tagged but by the page."""
     for command in commands():
         reader.type(command)
 
-    cloud, scene = reader.cloud, reader.scene
-    assert scene is not None
+    cloud = reader.cloud
+    scene = reader.scene
     assert 2 == reader.deploys
     for account in (ACCOUNT, MEMBER):
         stacks = cloud.client("cloudformation", account=account).describe_stacks()["Stacks"]
@@ -240,8 +221,8 @@ def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader)
     kept = {scene.outputs["PolicyBucketName"], scene.outputs["AuditBucketName"]}
     assert kept <= {one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]}
     states = scene.simulation.dump()["instances"]
-    stopped = {"example": "running", "left-alone": "running", "not-needed": "stopped"}
-    assert stopped == {name: states[one] for name, one in reader.launched.items()}
+    stopped = {"forgotten": "running", "left-alone": "running", "not-needed": "stopped"}
+    assert stopped == {name: states[one] for name, one in INSTANCES.items()}
 
 
 def test_what_the_page_says_is_said_by_the_commands() -> None:

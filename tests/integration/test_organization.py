@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.demo.fleet import series_of
+from local.demo.organization import UNIT, Sample, put_organization
 from local.demo.scene import STACK
 from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.engine.repairs.organization import ORGANIZATION
@@ -42,7 +43,14 @@ class Company:
 
 
 @pytest.fixture(scope="module")
-def company(scene: Any) -> Company:
+def sample(scene: Any) -> Sample:
+    """Return the organization of `make cloud`. It comes first: its units have the ids of the
+    page."""
+    return put_organization(scene.cloud)
+
+
+@pytest.fixture(scope="module")
+def company(scene: Any, sample: Sample) -> Company:
     """In the organization of the hub, which may list it as its management account; members trust
     the hub."""
     cloud: LocalCloud = scene.cloud
@@ -143,14 +151,14 @@ def test_units_that_cannot_be_read_fail_the_sweep_and_change_no_target(
 
 
 def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
-    stage: Stage, tmp_path: Path
+    stage: Stage, sample: Sample, tmp_path: Path
 ) -> None:
-    """Every command of docs/accounts.md works as it stands: for accounts of the unit and within it
-    that are active; between them an instance there is stopped by the roles that the set has
-    made."""
+    """Every command of docs/accounts.md works as it stands in the organization of `make cloud`: for
+    accounts of the unit and within it that are active; between them an instance there is stopped by
+    the roles that the set has made."""
     cloud = stage.scene.cloud
-    unit, accounts = _unit_with_a_unit(cloud.client("organizations"))
-    create, fill, show, update, empty, look, delete, compare = _commands_of_the_stack_set(unit)
+    accounts = [sample.research, sample.sandbox]
+    create, fill, show, update, empty, look, delete, compare = _commands_of_the_stack_set()
     earlier = tmp_path / "member.yaml"
     template = (ROOT / "stacks/member.yaml").read_text(encoding="utf-8")
     earlier.write_text(
@@ -179,7 +187,7 @@ def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
     with pytest.raises(ClientError, match="StackSetNotEmpty"):
         call(cloud, delete)
 
-    stage.policy(f"mode: ask\ntargets: {{units: [{unit}], regions: [{REGION}]}}")
+    stage.policy(f"mode: ask\ntargets: {{units: [{UNIT}], regions: [{REGION}]}}")
     instance_id = _launch(stage, accounts[1])
     stage.scene.sweep()
     assert 303 == decide(stage.personal(stage.question(instance_id)), "approve")[0]
@@ -193,31 +201,9 @@ def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
         assert [] == cloud.client("iam", account=account).list_roles()["Roles"]
 
 
-def _unit_with_a_unit(api: Any) -> tuple[str, list[str]]:
-    """A new unit, and its active accounts: one in it, one in a unit within it. A third is
-    suspended."""
-    root = api.list_roots()["Roots"][0]["Id"]
-    unit = api.create_organizational_unit(ParentId=root, Name="set")["OrganizationalUnit"]["Id"]
-    within = api.create_organizational_unit(ParentId=unit, Name="within")["OrganizationalUnit"][
-        "Id"
-    ]
-    accounts = []
-    for name, place in (("first", unit), ("second", within), ("suspended", unit)):
-        made = api.create_account(Email=f"{name}@example.com", AccountName=name)[
-            "CreateAccountStatus"
-        ]
-        accounts.append(made["AccountId"])
-        api.move_account(AccountId=accounts[-1], SourceParentId=root, DestinationParentId=place)
-    api.close_account(AccountId=accounts.pop())
-    return unit, accounts
-
-
-def _commands_of_the_stack_set(unit: str) -> list[str]:
-    """Return the commands of docs/accounts.md, in its order, about this organization."""
+def _commands_of_the_stack_set() -> list[str]:
+    """Return the commands of docs/accounts.md, in its order."""
     page = (ROOT / "docs" / "accounts.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    examples = {"111122223333": ACCOUNT, "o-abcdefghij": ORGANIZATION, "ou-abcd-11111111": unit}
-    for example, ours in examples.items():
-        page = page.replace(example, ours)
     return re.findall(r"^aws cloudformation .*--stack-set-name .*$", page, re.MULTILINE)
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from local.demo.organization import SANDBOX, UNIT, put_organization
 from local.engine.cloud import ACCOUNT, REGION, LocalCloud
 from local.engine.repairs.bursts import ENVIRONMENTS
+from local.engine.repairs.organization import ORGANIZATION
 
 pytestmark = pytest.mark.integration
 
@@ -486,3 +488,23 @@ def test_every_answer_says_that_it_imitates_aws(probe: Probe) -> None:
     ]
     for answer in answers:
         assert "local cloud" == answer["ResponseMetadata"]["HTTPHeaders"]["x-imitates-aws"]
+
+
+def test_the_organization_of_make_cloud_has_the_ids_of_the_docs(probe: Probe) -> None:
+    """A reader copies the commands of docs/accounts.md as they stand."""
+    sample = put_organization(probe.cloud)
+    api = probe.cloud.client("organizations")
+    accounts = {
+        unit: api.list_accounts_for_parent(ParentId=unit)["Accounts"] for unit in (UNIT, SANDBOX)
+    }
+
+    assert [ORGANIZATION] == [api.describe_organization()["Organization"]["Id"]]
+    assert [SANDBOX] == [
+        unit["Id"]
+        for unit in api.list_organizational_units_for_parent(ParentId=UNIT)["OrganizationalUnits"]
+    ]
+    assert {"SUSPENDED", "ACTIVE"} == {account["Status"] for account in accounts[UNIT]}
+    assert sample.research in [account["Id"] for account in accounts[UNIT]]
+    assert [sample.sandbox] == [account["Id"] for account in accounts[SANDBOX]]
+    with pytest.raises(RuntimeError, match="says ou-abcd-11111111"):
+        put_organization(probe.cloud)

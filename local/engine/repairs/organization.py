@@ -5,18 +5,21 @@
   one made up.
 - AWS: IAM is asked about the unit, or the root, whose accounts or units are listed. Engine: about
   `*`.
+- AWS: a unit has an id at random. Engine: too. Here ids are counted, so that the commands of
+  docs/accounts.md fit: `ou-abcd-11111111`, `ou-abcd-22222222` and so on.
 - AWS: an account has a `State`, of which `Status` is an older form. Engine: the older form.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from local.engine.repairs.resource_arns import also_name
 from local.engine.repairs.table_keys import parsed
 
-ORGANIZATION = "o-localcloud"
+ORGANIZATION = "o-abcdefghij"
 
 
 def repair() -> None:
@@ -32,8 +35,34 @@ def repair() -> None:
     def with_state(account: Mapping[str, Any]) -> dict[str, Any]:
         return {**public(account), "State": account["Status"]}
 
+    create = engine._create_organizational_unit
+
+    def created(payload: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """Create a unit, and give it the next id."""
+        status, headers, body = create(payload)
+        if status != 200:
+            return status, headers, body
+        random_id = json.loads(body)["OrganizationalUnit"]["Id"]
+        record = engine._ous.pop(random_id)
+        unit_id = _next_id(engine._ous)
+        record["Id"] = unit_id
+        record["Arn"] = record["Arn"].replace(random_id, unit_id)
+        engine._ous[unit_id] = record
+        if random_id in engine._tags:
+            engine._tags[unit_id] = engine._tags.pop(random_id)
+        return status, headers, body.replace(random_id.encode(), unit_id.encode())
+
     engine._ensure_org, engine._public_account = ensured, with_state
+    engine._DISPATCH["CreateOrganizationalUnit"] = created
     also_name(_of_unit)
+
+
+def _next_id(units: Mapping[str, object]) -> str:
+    """Return the first id that no unit has."""
+    number = 1
+    while f"ou-abcd-{number * 11111111}" in units:
+        number += 1
+    return f"ou-abcd-{number * 11111111}"
 
 
 def _of_unit(service: str, _path: str, body: bytes, _region: str, account: str) -> str:
