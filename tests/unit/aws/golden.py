@@ -102,7 +102,7 @@ ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
 ADDED |= {"ran_at"}
 ADDED |= {"asked_again_at"}
-ADDED |= {"keeper"}
+ADDED |= {"keeper", "first_booked_at"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

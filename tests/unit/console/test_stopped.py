@@ -19,6 +19,7 @@ from governor.console.views.overview import overview
 from governor.console.views.project import project
 from governor.core.errors import NotFound
 from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.fleet.model import FleetRow
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.closed import closed_row
@@ -207,6 +208,34 @@ def test_a_stop_whose_place_another_took_is_stopped_until_its_own_start(is_start
     expected = [] if is_started else [ROW.instance_id]
     assert expected == [row.instance_id for row, _ in world.asked().stopped]
     assert is_started is (["too-young"] == [row.verdict for row, _ in world.asked().running])
+
+
+@pytest.mark.parametrize("status", [StartStatus.RUNNING, StartStatus.FELL_BACK])
+def test_a_start_that_was_taken_back_since_the_sweep_leaves_the_instance_stopped(
+    status: StartStatus,
+) -> None:
+    """EC2's event says so at once; the ledger follows with the next sweep."""
+    world = stopped_long_ago()
+    [entry] = world.state.open_of(TARGETS[0])
+    at = NOW - timedelta(minutes=3)
+    assert world.state.settle_entry(entry, at, Ending.STARTED, at)
+    episode = world.state.episode(entry.episode)
+    assert episode is not None
+    start_try = StartTry(at, "link:ada@example.com", "page", ROW.launched_at, "", status, ran_at=at)
+    world.state.put(replace(episode, start_try=start_try))
+
+    fell_back = status is StartStatus.FELL_BACK
+    found = {row["name"]: row["state"] for row in named_states(world)}
+    assert ("stopped" if fell_back else "too-young") == found["notebook-1"]
+    assert ([ROW.instance_id] if fell_back else []) == [
+        row.instance_id for row, _ in world.asked().stopped
+    ]
+
+
+def named_states(world: ConsoleWorld) -> list[Any]:
+    """The rows of the Fleet."""
+    rows: Any = fleet(world.asked()).document["instances"]
+    return list(rows)
 
 
 def test_a_stop_that_the_sweep_has_not_seen_does_not_count_twice() -> None:

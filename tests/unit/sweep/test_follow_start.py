@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -12,16 +13,20 @@ from governor.core.errors import Unavailable
 from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.start import reason_of_state
+from governor.fleet.model import STOPPED
+from governor.money.model.ledger import Ending
+from governor.money.rules.ledger import sum_saved
+from governor.money.store.ledger import booking
 from governor.remediation.follow_start import MAY_FALL_BACK_FOR
-from tests.builders import NOW, TARGET
+from tests.builders import NOW, TARGET, make_entry
 from tests.unit.worlds.builders import open_question, stored_episode
 from tests.unit.worlds.fleet_world import FleetWorld
 
 KEY_ERROR = "Client.InternalError: Client error on launch"
 
 
-def starting() -> tuple[FleetWorld, EpisodeRef]:
-    """An instance that an episode has stopped, and that EC2 was asked to start."""
+def starting(stopped_for: timedelta = timedelta(0)) -> tuple[FleetWorld, EpisodeRef]:
+    """An instance that an episode has stopped, and that EC2 was asked to start some time later."""
     world = FleetWorld()
     instance_id = world.add(1)
     world.sweep()
@@ -33,6 +38,7 @@ def starting() -> tuple[FleetWorld, EpisodeRef]:
         ref, Outcome.STOPPED, "as approved", NOW, quiet_until=None, became=Outcome.STOPPED
     )
     world.state.note_told(ref, NOW)
+    world.clock.moment += stopped_for
     stopped = world.ec2.instances[instance_id]
     asked = StartTry(
         asked_at=world.clock.now(),
@@ -91,6 +97,82 @@ def test_a_later_sweep_sees_that_it_ran_and_is_stopped_again() -> None:
     episode = stored_episode(world, ref)
     assert (None, True) == (episode.undo, episode.can_be_started)
     assert ([], None) == (swept(world), followed(world, ref))
+
+
+@pytest.mark.parametrize("stopped_for", [timedelta(minutes=9), timedelta(hours=2)])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_saving_goes_on_from_when_a_start_that_ran_fell_back(
+    times: int, stopped_for: timedelta
+) -> None:
+    """The minutes for which it ran save nothing, every amount counts once, and the stop stays one
+    action, also if a second start falls back. A start within the first hour still makes the time
+    before it a false stop. The instance is in the fleet's list again."""
+    world, ref = starting(stopped_for)
+    stop = make_entry(1, episode=ref, booked_at=NOW, saves_from=NOW, recorded_at=NOW)
+    world.state._table.transact(*booking(stop))
+    saved_for = timedelta(0)
+    saves_since = NOW
+    for number in range(times):
+        if number:
+            start_again(world, ref)
+        started_at = world.clock.now()
+        is_false_stop = not number and stopped_for < timedelta(hours=1)
+        if not is_false_stop:
+            saved_for += started_at - saves_since
+        world.change(ref.instance_id, state="running", launch_time=started_at)
+        swept(world)
+        world.ec2.fall_back(ref.instance_id, KEY_ERROR, launch_time=started_at)
+        swept(world)
+        saves_since = world.clock.now()
+        swept(world)
+
+    now = world.clock.now()
+    saved_for += now - saves_since
+    entries = world.state.entries("2026-11")
+    saved = sum_saved(entries, NOW, now, timedelta(days=30))
+    assert stop.saved_usd_per_hour is not None
+    hours = Decimal(int(saved_for.total_seconds())) / 3600
+    assert abs(stop.saved_usd_per_hour * hours - saved.net_usd) < Decimal("0.000001")
+    is_false = stopped_for < timedelta(hours=1)
+    assert (times + 1, 1, int(is_false)) == (len(entries), saved.actions, saved.false_stops)
+    [still_open] = world.state.open_of(TARGET)
+    assert (saves_since, NOW) == (still_open.booked_at, still_open.first_booked_at)
+    page = world.state.page(TARGET)
+    assert page is not None
+    assert [(ref.instance_id, STOPPED)] == [(row.instance_id, row.verdict) for row in page.rows]
+    assert NOW + timedelta(days=30) == still_open.counts_until(timedelta(days=30))
+
+
+def test_a_stop_whose_place_another_took_saves_no_more_after_such_a_start() -> None:
+    """What runs in its place costs as much."""
+    world, ref = starting()
+    stop = make_entry(1, episode=ref, booked_at=NOW)
+    world.state._table.transact(*booking(stop))
+    world.state.settle_entry(stop, NOW, Ending.REPLACED, NOW, by="i-2")
+    started_at = world.clock.now()
+    world.change(ref.instance_id, state="running", launch_time=started_at)
+    swept(world)
+    world.ec2.fall_back(ref.instance_id, KEY_ERROR, launch_time=started_at)
+    swept(world)
+
+    [entry] = world.state.entries("2026-11")
+    assert Ending.REPLACED is entry.ended
+
+
+def start_again(world: FleetWorld, ref: EpisodeRef) -> None:
+    """A person asks for a further start of the stopped instance, and EC2 accepts it."""
+    episode = stored_episode(world, ref)
+    assert episode.start_try is not None
+    stopped = world.ec2.instances[ref.instance_id]
+    asked = StartTry(
+        asked_at=world.clock.now(),
+        asked_by="link:ada@example.com",
+        channel="page",
+        launched_before=stopped.launch_time,
+        reason_before=reason_of_state(stopped),
+        status=StartStatus.ACCEPTED,
+    )
+    assert world.state.note_start_try(ref, asked, episode.start_try)
 
 
 def test_the_sweep_that_sees_it_stopped_again_gives_ec2_s_reason() -> None:

@@ -264,6 +264,7 @@ class ViewRequest:
         see: by the last sweeps, and by the ledger since. Raises: CloudError."""
         return Present(
             self.reader.ledger_store,
+            self.reader.approval_store,
             self.scope,
             self.reader.pages,
             self.governed,

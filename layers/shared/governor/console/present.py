@@ -12,9 +12,11 @@ from datetime import datetime
 from functools import cached_property
 
 from governor.approvals.model.terms import Scope
+from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
+from governor.episode.model.start_try import StartStatus
 from governor.fleet.model import FleetPage, FleetRow
 from governor.money.model.ledger import Ending, LedgerEntry
 from governor.money.rules.closed import (
@@ -37,6 +39,7 @@ class Present:
     """The fleet as the caller may see it now. Each month of the ledger is read once."""
 
     ledger_store: Ledger
+    approval_store: Approvals
     scope: Scope
     pages: Sequence[FleetPage]
     governed: Sequence[Row]
@@ -56,7 +59,7 @@ class Present:
                 rows.append((row, page))
         for row, page in self.stopped_at_sweep:
             entry = self._newest_entries.get(_key_of(row))
-            if entry is not None and _was_started(entry):
+            if entry is not None and _was_started(entry) and not self._fell_back(entry):
                 rows.append((_started_row(row, entry), page))
         return rows
 
@@ -67,11 +70,11 @@ class Present:
         rows: dict[InstanceKey, Row] = {}
         for row, page in self.stopped_at_sweep:
             entry = self._newest_entries.get(_key_of(row))
-            if entry is None or is_still_stopped(entry):
+            if entry is None or is_still_stopped(entry) or self._fell_back(entry):
                 rows[_key_of(row)] = (row, page)
         launched_at = {_key_of(row): row.launched_at for row, _ in self.governed}
         for key, entry in self._newest_entries.items():
-            was_started = key in launched_at and launched_at[key] > entry.episode.launch_time
+            was_started = key in launched_at and launched_at[key] > entry.booked_at
             if is_still_stopped(entry) and not was_started:
                 rows.setdefault(key, self.row_of(entry))
         return list(rows.values())
@@ -125,6 +128,29 @@ class Present:
         ends = self.ledger_store.ends_of(stops)
         return {**newest, **newest_by_instance(ends.values())}
 
+    def _fell_back(self, entry: LedgerEntry) -> bool:
+        """Return whether the last start of the instance of this entry is known to have fallen back,
+        so that the instance is stopped. Raises: CloudError."""
+        return entry.episode in self._episodes_whose_start_fell_back
+
+    @cached_property
+    def _episodes_whose_start_fell_back(self) -> set[EpisodeRef]:
+        """Return those episodes whose instance was stopped at the last sweep and started since, and
+        whose last start fell back; empty if there are none. Raises: CloudError."""
+        started: list[EpisodeRef] = []
+        for row, _ in self.stopped_at_sweep:
+            entry = self._newest_entries.get(_key_of(row))
+            if entry is not None and _was_started(entry):
+                started.append(entry.episode)
+        if not started:
+            return set()
+        fell_back: set[EpisodeRef] = set()
+        for episode, _ in self.approval_store.open_questions(started).values():
+            start_try = episode.start_try
+            if start_try is not None and start_try.status is StartStatus.FELL_BACK:
+                fell_back.add(episode.ref)
+        return fell_back
+
     @cached_property
     def _entries_since_sweep(self) -> dict[InstanceKey, LedgerEntry]:
         """Return the newest entry of each instance in the months since the oldest sweep. Raises:
@@ -158,7 +184,7 @@ def _ended_this_run(entry: LedgerEntry, row: FleetRow) -> bool:
     """Return whether the entry says that the run of the instance that the row shows is over: it was
     stopped or terminated, and not started since."""
     is_over = is_still_stopped(entry) or is_terminated(entry)
-    return is_over and row.launched_at <= entry.episode.launch_time
+    return is_over and row.launched_at <= entry.booked_at
 
 
 def _was_started(entry: LedgerEntry) -> bool:

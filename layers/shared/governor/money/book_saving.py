@@ -298,6 +298,54 @@ class SettleRestart:
         return episode.is_undone or is_by_our_try
 
 
+@dataclass(frozen=True, slots=True)
+class ContinueSaving:
+    """Goes on with the saving of a stop after a start that ran and fell back: EC2 stopped the
+    instance again, so the stop saves again. Safe to repeat: each such start is booked once.
+
+    The minutes for which the instance ran save nothing, nor do those until it was seen stopped.
+    """
+
+    ledger_store: Ledger
+    settle: SettleRestart
+
+    def __call__(
+        self, episode: Episode, instance: Instance, false_within: timedelta, now: UtcDatetime
+    ) -> bool:
+        """Book what the stop of this episode saves from when its last start fell back, and return
+        true. `instance` is as EC2 shows it now, stopped.
+
+        Return false, with nothing booked, if the start did not run and fall back, the stop saved
+        nothing then, another instance has its place, or it is booked already. Raises: CloudError.
+        """
+        start_try = episode.start_try
+        stopped_at = episode.progress.steps_done.get(Step.STOP.value)
+        if start_try is None or start_try.ended_at is None or stopped_at is None:
+            return False
+        if not start_try.ran_and_fell_back:
+            return False
+        # The event of the start should have ended the saving. It may be lost, or come late.
+        entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
+        self.settle(entries, instance.launch_time, false_within, now)
+        stop = self.ledger_store.stop_of(episode.ref, stopped_at)
+        if stop is None or stop.ended not in (Ending.STARTED, Ending.UNDONE):
+            return False
+        fell_back_at = start_try.ended_at
+        continued = replace(
+            stop,
+            booked_at=fell_back_at,
+            first_booked_at=stop.booked_at,
+            saves_from=billed_until(instance, fell_back_at),
+            idle_usd=Decimal(0),
+            recorded_at=now,
+            ended_at=None,
+            ended=None,
+            false_stop=False,
+            settled_at=None,
+        )
+        return self.ledger_store.book(continued)
+
+
 def settle_replaced(
     ledger_store: Ledger,
     targets: Iterable[Target],

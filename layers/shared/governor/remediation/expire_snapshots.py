@@ -132,7 +132,10 @@ class ExpireSnapshots:
         for month in months(now - _LOOKED_BACK, now):
             for entry in self.ledger_store.entries(month):
                 ref = entry.episode
-                closed[ref.target][ref.instance_id].append(ref)
+                refs = closed[ref.target][ref.instance_id]
+                # After a start that fell back, an episode has a further entry.
+                if ref not in refs:
+                    refs.append(ref)
         return closed
 
     def _expire(

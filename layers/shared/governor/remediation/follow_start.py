@@ -46,8 +46,10 @@ class FollowStart:
         """
         start_try = episode.start_try
         if start_try is None or not start_try.is_followed:
-            # The end was recorded, and the note that it is followed was not removed.
-            self.episode_store.end_following(episode.ref)
+            if start_try is None or not start_try.ran_and_fell_back:
+                # The end was recorded, and the note that it is followed was not removed.
+                self.episode_store.end_following(episode.ref)
+            # Else the sweep still has to go on with the saving of the stop.
             return start_try
         if start_try.status is StartStatus.RUNNING:
             return self._seen_after_running(episode, start_try, instance)

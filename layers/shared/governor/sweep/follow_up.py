@@ -24,7 +24,7 @@ from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader
 from governor.limits.rules.breaker import turned_in_sweep
-from governor.money.book_saving import SettleRestart, settle_replaced
+from governor.money.book_saving import ContinueSaving, SettleRestart, settle_replaced
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger
 from governor.policy.ports import PolicyVariants, policy_or_base
@@ -310,14 +310,24 @@ class FollowUp:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _follow_start(self, sweep: Sweep, ref: EpisodeRef) -> None:
-        """Look whether an instance that EC2 was asked to start runs, or fell back. Raises:
-        CloudError."""
+        """Look whether an instance that EC2 was asked to start runs, or fell back. If it ran first,
+        the saving of its stop goes on. Raises: CloudError."""
         episode = self.episode_store.episode(ref)
         if episode is None:
             self.episode_store.end_following(ref)
             return
         instance = self.instances.describe(sweep.target, ref.instance_id)
-        self.follow_start(episode, instance)
+        start_try = self.follow_start(episode, instance)
+        if start_try is None or not start_try.ran_and_fell_back:
+            return
+        if instance is not None and instance.state == "stopping":
+            return  # The next sweep looks again.
+        if instance is not None and instance.state == "stopped":
+            settle = SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
+            go_on = ContinueSaving(self.ledger_store, settle)
+            false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
+            go_on(replace(episode, start_try=start_try), instance, false_within, sweep.now)
+        self.episode_store.end_following(ref)
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
         """Close an episode whose workflow has died as failed, and notify people of that. If it asks

@@ -247,10 +247,11 @@ def _startable(
 ) -> Episode | None:
     """Return the first of these episodes whose instance is still stopped, as far as the ledger and
     the last sweep say, and which the caller may start again; `None` if there is none."""
-    run_again: set[EpisodeRef] = set()
+    has_ended: dict[EpisodeRef, bool] = {}
     for entry, _ in stops:
-        if entry.ended_at:
-            run_again.add(entry.episode)
+        # The newest entry of an episode counts: after a start that fell back, its stop goes on.
+        has_ended.setdefault(entry.episode, entry.ended_at is not None)
+    run_again = {ref for ref, is_over in has_ended.items() if is_over}
     for episode in episodes:
         if episode.ref not in run_again and _may_start(request, episode, current_row):
             return episode

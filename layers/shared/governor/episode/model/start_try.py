@@ -93,6 +93,11 @@ class StartTry:
         return self.refused_call == ASSUME_ROLE_CALL
 
     @property
+    def ran_and_fell_back(self) -> bool:
+        """Return whether the instance was seen running, and is stopped again."""
+        return self.status is StartStatus.FELL_BACK and self.ran_at is not None
+
+    @property
     def is_own_shutdown(self) -> bool:
         """Return whether the instance ran, and its own operating system shut it down."""
         return self.status is StartStatus.FELL_BACK and self.code == OWN_SHUTDOWN

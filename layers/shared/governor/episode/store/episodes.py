@@ -214,18 +214,16 @@ class Episodes(Store):
 
     def take_back_undo(self, ref: EpisodeRef, seen: StartTry, fallen: StartTry) -> bool:
         """Replace the try that was read as `seen`, and remove the note of who undid the episode:
-        EC2 has stopped the instance again. Return true; return false if the try was changed since.
-        Raises: CloudError."""
+        EC2 has stopped the instance again. The note that it is followed stays for the sweep, which
+        goes on with the saving. Return true; return false if the try was changed since. Raises:
+        CloudError."""
         change = update(
             keys.episode(ref),
             {"start_try": fallen},
             _is_as_seen(seen),
             remove=("undone_at", "undone_by"),
         )
-        is_changed = self._table.try_write(change)
-        if is_changed:
-            self.end_following(ref)
-        return is_changed
+        return self._table.try_write(change)
 
     def end_following(self, ref: EpisodeRef) -> None:
         """Note that no start of this episode must be followed any more; do nothing if none is.

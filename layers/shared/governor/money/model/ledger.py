@@ -82,6 +82,19 @@ class LedgerEntry:
     """The bill from which the cash figures were computed; empty if they are estimated."""
     corrected_at: UtcDatetime | None = None
     """Time at which the bill's figures were written."""
+    first_booked_at: UtcDatetime | None = None
+    """Time of the booking of the stop whose saving this entry goes on with, after a start of the
+    instance that fell back; `None` for an action of its own."""
+
+    @property
+    def is_continuation(self) -> bool:
+        """Return whether the entry is no action of its own: it goes on with the saving of a stop
+        after a start that fell back."""
+        return self.first_booked_at is not None
+
+    def counts_until(self, counts_for: timedelta) -> UtcDatetime:
+        """Return until when the saving counts if nothing ends it: `counts_for` after the action."""
+        return (self.first_booked_at or self.booked_at) + counts_for
 
     @property
     def end_fields(self) -> dict[str, Any]:
@@ -118,11 +131,11 @@ class LedgerEntry:
         self, start: datetime, end: datetime, counts_for: timedelta
     ) -> tuple[datetime, datetime]:
         """Return the start and the end of the time in which the entry saves: between `start` and
-        `end`, before the saving ended, and at most `counts_for` after its booking.
+        `end`, before the saving ended, and at most `counts_for` after the action was booked.
 
         If the result's end is not later than its start, nothing is saved.
         """
-        saves_until = min(end, self.ended_at or end, self.booked_at + counts_for)
+        saves_until = min(end, self.ended_at or end, self.counts_until(counts_for))
         return max(start, self.saves_from or self.booked_at), saves_until
 
 

@@ -106,7 +106,10 @@ def saved_in(
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
     """Return whether the entry is a stop, and the instance was started again `within` this time
-    after its booking: the stop was wrong then."""
+    after its booking: the stop was wrong then. A start that fell back is booked already, so what
+    goes on after it is none."""
+    if entry.is_continuation:
+        return False
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 
@@ -154,10 +157,11 @@ def sum_saved(
 
     An action is counted if it was booked within this time, a false stop if it ended within it. A
     counted action without a known price adds to `unpriced` alone. Each action saves for
-    `counts_for` at most.
+    `counts_for` at most. A saving that goes on after a start that fell back is no new action.
     """
     ours = [entry for entry in entries if entry.ours]
-    booked = [entry for entry in ours if start <= entry.booked_at < end]
+    actions = [entry for entry in ours if not entry.is_continuation]
+    booked = [entry for entry in actions if start <= entry.booked_at < end]
     return replace(
         _sum_amounts(ours, start, end, counts_for),
         actions=len(booked),

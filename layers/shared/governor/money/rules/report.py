@@ -263,7 +263,7 @@ def report(
     """
     counting = []
     for entry in entries:
-        counts_until = min(entry.ended_at or end, entry.booked_at + counts_for)
+        counts_until = min(entry.ended_at or end, entry.counts_until(counts_for))
         if entry.booked_at < end and counts_until >= start:
             counting.append(entry)
     counting.sort(key=lambda entry: entry.booked_at, reverse=True)

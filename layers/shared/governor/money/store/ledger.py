@@ -120,15 +120,33 @@ class Ledger(Store):
                 ends_and_corrections.append(item)
             else:
                 booked.append(item)
-        entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, booked)}
+        # After a start that fell back, an episode has a further entry.
+        entries: dict[Key, LedgerEntry] = {}
+        for entry in self._table.records(LedgerEntry, booked):
+            entries[_ledger_key(entry)] = entry
         for addition in self._table.records(LedgerEntry, ends_and_corrections):
-            entry = entries.get(addition.episode)
-            if entry is not None:
+            key = _ledger_key(addition)
+            if key in entries:
                 changes = (
                     addition.correction_fields if addition.corrected_at else addition.end_fields
                 )
-                entries[addition.episode] = replace(entry, **changes)
+                entries[key] = replace(entries[key], **changes)
         return list(entries.values())
+
+    def stop_of(self, ref: EpisodeRef, booked_at: UtcDatetime) -> LedgerEntry | None:
+        """Return the entry of this episode that was booked at `booked_at`, with its end if it has
+        one; `None` if there is none. Raises: CloudError."""
+        pk, sk = _key_at(ref, booked_at)
+        entry = self._table.read(LedgerEntry, (pk, sk))
+        end = self._table.read(LedgerEntry, (pk, sk + _END))
+        if entry is None or end is None:
+            return entry
+        return replace(entry, **end.end_fields)
+
+    def book(self, entry: LedgerEntry) -> bool:
+        """Store an entry, and return true. Return false, with nothing changed, if it is stored, or
+        another entry of its episode is open. Raises: CloudError."""
+        return self._table.try_transaction(*booking(entry))
 
     def terminated(self, month: str) -> list[LedgerEntry]:
         """Return the entries booked in a month (`yyyy-mm`) whose instance is terminated, oldest
@@ -141,7 +159,7 @@ class Ledger(Store):
             is_correction = _BILL in item["sk"]
             if (is_termination or is_ended_by_one) and not is_correction:
                 items.append(item)
-        entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, items)}
+        entries = {_ledger_key(entry): entry for entry in self._table.records(LedgerEntry, items)}
         return list(entries.values())
 
     def ends_of(self, stops: Mapping[EpisodeRef, UtcDatetime]) -> dict[EpisodeRef, LedgerEntry]:
