@@ -367,12 +367,13 @@ def _only_others_act(cloud: Cloud) -> bool:
 @at_end
 def the_ledger_is_right(cloud: Cloud) -> Iterator[str]:
     """There is one entry for what we put away, none for anything else; it is open while that stays
-    away."""
+    away. After a start that fell back, a further entry goes on with it."""
     months = {
         key[0].removeprefix("LEDGER#") for key in cloud.memory.items if key[0].startswith("LEDGER#")
     }
     entries = [entry for month in sorted(months) for entry in cloud.state.entries(month)]
-    booked = Counter(entry.episode.execution_name for entry in entries)
+    actions = [entry for entry in entries if not entry.is_continuation]
+    booked = Counter(entry.episode.execution_name for entry in actions)
     yield from (f"{name} is booked {count} times" for name, count in booked.items() if count > 1)
     for episode in episodes(cloud):
         if episode.phase is not Phase.CLOSED:
