@@ -144,7 +144,7 @@ def test_a_saving_goes_on_from_when_a_start_that_ran_fell_back(
 
 
 def test_a_stop_whose_place_another_took_saves_no_more_after_such_a_start() -> None:
-    """What runs in its place costs as much."""
+    """The instance in its place costs as much."""
     world, ref = starting()
     stop = make_entry(1, episode=ref, booked_at=NOW)
     world.state._table.transact(*booking(stop))
