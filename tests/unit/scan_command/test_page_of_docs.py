@@ -11,7 +11,8 @@ from cli.scan import INCOMPLETE, NOTHING, WASTE
 from cli.scan.table import report_text
 from governor.scan.documents import COLUMNS, report_document
 from governor.scan.model import Finding, Strength
-from scripts.scan_example import PAGE, page_with, report
+from governor.scan.registry import KINDS
+from scripts.scan_example import PAGE, page_with, report, scan
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -19,6 +20,17 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def test_the_example_is_that_of_the_code() -> None:
     """`make fix` writes it anew."""
     assert TEXT == page_with(report_text(report()))
+
+
+def test_the_example_is_a_scan_by_every_kind_and_the_same_each_time() -> None:
+    """No row of it is written by hand: each has a kind that the command knows."""
+    again = scan()
+    assert report_text(report()) == report_text(again)
+    asked = set(again.calls)
+    for kind in KINDS:
+        assert kind.is_billed or asked & set(kind.operations), kind.name
+    findings = {row.judgment.finding for row in again.rows}
+    assert {Finding.IDLE, Finding.UNUSED, Finding.LIKELY_IDLE, Finding.BUSY} <= findings
 
 
 def test_every_field_is_documented_and_no_other() -> None:
