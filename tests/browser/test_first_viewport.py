@@ -182,8 +182,19 @@ def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> Non
     def color(part: str, name: str) -> str:
         return str(page.locator(part).first.evaluate(f"one => getComputedStyle(one)['{name}']"))
 
-    kinds = {part: color(f".picture .{part}", "fill") for part in ("busy", "idle", "gap")}
-    assert 3 == len(set(kinds.values())), kinds
+    page.get_by_text("Every GPU, and the numbers").click()
+    for picture in ("figure .picture", "details .picture"):
+        kinds = {
+            part: tuple(
+                color(f"{picture} .{part}", name) for name in ("fill", "stroke", "strokeDasharray")
+            )
+            for part in ("busy", "idle", "gap")
+        }
+        assert 3 == len(set(kinds.values())), kinds
+        # The reader's theme may have any colors: only text and ground are sure to differ.
+        assert color("body", "color") == kinds["busy"][0]
+        assert color("body", "backgroundColor") == kinds["idle"][0] == kinds["gap"][0]
+        assert color("body", "color") == kinds["idle"][1] == kinds["gap"][1]
     stop = [color("a.danger", name) for name in ("color", "backgroundColor")]
     assert 2 == len(set(stop)), stop
     keys = [re.sub(r"\s+", " ", one) for one in page.locator("figure .key").all_inner_texts()]

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from governor.console.formats import TEMPLATES, answer
+from governor.core.units import iso
 from governor.web.responses import HEADERS, policy_of
 from tests.console_world import VIEWS, html, lively, view_of
 from tests.unit.console.asking import Site
-from tests.unit.web.test_site import World
+from tests.unit.web.test_site import ID, LATER, DigestWorld, World
 
 
 def page(address: str) -> str:
@@ -73,3 +74,12 @@ def test_paper_shows_the_page_and_no_controls() -> None:
         printed = style.partition("@media print")[2]
         assert "display: none" in printed
         assert "color-scheme: light" in printed
+
+
+def test_each_link_of_an_answered_list_names_its_instance() -> None:
+    """One of the questions of a message is answered, the others wait."""
+    world = DigestWorld()
+    text = world.post("keep", keep_until=iso(LATER), **{f"pick-{ID}": "yes"}).body
+
+    assert re.search(r'<a href="[^"]+">Open<span class="named"> [^<]+</span></a></p>', text)
+    assert ">Open it</a>" not in text
