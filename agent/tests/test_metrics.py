@@ -187,10 +187,10 @@ def test_groups_choose(group: str) -> None:
     ],
 )
 def test_bill_is_as_documented(name: str, groups: tuple[str, ...], count: int) -> None:
-    """The README's number of billed metrics, and its price at 0.30 USD each."""
+    """The README's number of billed metrics, and its price at $0.30 each."""
     assert count == sum(len(call.datums) for call in calls_of(name, groups))
     readme = " ".join((Path(__file__).parents[1] / "README.md").read_text().split())
-    assert re.search(rf"\b{count}( metrics)? or {count * 0.30:.2f} USD", readme)
+    assert re.search(rf"\| {count} metrics, \${count * 0.30:.2f} ", readme)
 
 
 def test_every_metric_is_documented() -> None:
