@@ -349,5 +349,6 @@ def denied(error: AccessDenied) -> Finding:
     """Return the finding that names the right which the caller lacks."""
     action = error.operation or "an action"
     return unknown(
-        f"your identity may not call {action}", f"allow {action}, or have somebody run it who may"
+        f"your identity may not call {action}",
+        f"allow {action}, or ask somebody with this right to run it",
     )
