@@ -74,7 +74,7 @@ class Present:
                 rows[_key_of(row)] = (row, page)
         launched_at = {_key_of(row): row.launched_at for row, _ in self.governed}
         for key, entry in self._newest_entries.items():
-            was_started = key in launched_at and launched_at[key] > entry.booked_at
+            was_started = key in launched_at and launched_at[key] > _last_launch_over(entry)
             if is_still_stopped(entry) and not was_started:
                 rows.setdefault(key, self.row_of(entry))
         return list(rows.values())
@@ -184,7 +184,13 @@ def _ended_this_run(entry: LedgerEntry, row: FleetRow) -> bool:
     """Return whether the entry says that the run of the instance that the row shows is over: it was
     stopped or terminated, and not started since."""
     is_over = is_still_stopped(entry) or is_terminated(entry)
-    return is_over and row.launched_at <= entry.booked_at
+    return is_over and row.launched_at <= _last_launch_over(entry)
+
+
+def _last_launch_over(entry: LedgerEntry) -> UtcDatetime:
+    """Return the latest launch of the instance whose run this entry says is over: that of the run
+    that was stopped or, after a start that fell back, any launch until then."""
+    return entry.booked_at if entry.is_continuation else entry.episode.launch_time
 
 
 def _was_started(entry: LedgerEntry) -> bool:
