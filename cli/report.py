@@ -48,7 +48,7 @@ from governor.scan.store import Scans
 _UNKNOWN_PRICE = "price unknown"
 _COLUMNS = (
     Column("instance", longest=40, gives_way=True),
-    Column("how it ended", longest=16, gives_way=True),
+    Column("how it ended", gives_way=True, narrowest=len("terminated")),
     Column("owner", longest=40, gives_way=True),
     Column("project", longest=40, gives_way=True),
     Column("when (UTC)", longest=17),
@@ -59,7 +59,7 @@ _KEPT_COLUMNS = (
     Column("owner", longest=40, gives_way=True),
     Column("why it stays", longest=40, gives_way=True),
     Column("kept by", longest=40, gives_way=True),
-    Column("until (UTC)", longest=17, gives_way=True),
+    Column("until (UTC)", longest=17, gives_way=True, narrowest=len("2026-11-20")),
     Column("measured", longest=12),
     Column("USD a month", longest=12, is_number=True),
 )

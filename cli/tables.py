@@ -25,7 +25,7 @@ WIDTH = 80
 """The room for spare columns in a pipe or a file, in characters. No cell is cut there."""
 _GAP = 2
 _NARROWEST = 8
-"""Characters that a column keeps where it gives way to others."""
+"""Characters that a column of names keeps where it gives way to others."""
 _NARROWEST_SENTENCES = 12
 """Characters that a column of sentences keeps: its words may be longer, and go over two lines."""
 _WORD = re.compile(r" *[^ ]+")
@@ -69,6 +69,8 @@ class Column:
     is_spare: bool = False
     is_colored: bool = False
     is_indented: bool = False
+    narrowest: int = _NARROWEST
+    """Characters that it keeps where it gives way: those of its longest word, if it is a date."""
 
     def cell(self, text: str) -> str:
         """Return the text of a cell as a terminal shows it."""
@@ -256,9 +258,10 @@ def _allotted(layout: _Layout, width: int) -> list[int]:
     widths = _widths(layout)
     givers = [index for index, column in enumerate(layout.columns) if column.gives_way]
     while sum(widths) + _GAP * (len(widths) - 1) > width:
-        widest = max(givers, key=lambda index: widths[index], default=None)
-        if widest is None or widths[widest] <= _NARROWEST:
+        wide = [index for index in givers if widths[index] > layout.columns[index].narrowest]
+        if not wide:
             break
+        widest = max(wide, key=lambda index: widths[index])
         widths[widest] -= 1
     return widths
 

@@ -12,7 +12,7 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -443,6 +443,25 @@ def test_it_fits_a_terminal_of_80_columns(
     assert lines, name
     wide = [line for line in lines if cell_len(line) > 80 and not line.startswith("https://")]
     assert [] == wide
+
+
+@pytest.mark.parametrize(
+    ("example", "words"),
+    [
+        (report_kept, ("2026-11-20", "somebody", "123,456.78")),
+        (report_month, ("terminated", "approval", "2026-11-20 12:00", "1,234,567.89")),
+        (report_jobs, ("1,234,567.89", "100%")),
+        (list_questions, ("terminate", "12,345.68", "EC2 was asked", "20000000")),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_dates_figures_and_ids_stay_on_one_line(
+    example: Callable[[], None], words: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only names give way."""
+    text = STYLES.sub("", printed(example, monkeypatch, Screen()))
+
+    assert [] == [word for word in words if word not in text]
 
 
 @pytest.mark.parametrize(
