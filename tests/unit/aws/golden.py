@@ -101,7 +101,7 @@ ADDED |= {"restarts", "restarts_quiet_until", "others_started_at"}
 ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
 ADDED |= {"ran_at"}
-ADDED |= {"asked_again_at"}
+ADDED |= {"asked_again_at", "stated_until"}
 ADDED |= {"keeper", "first_booked_at"}
 
 _LATER_STAGES = {

@@ -30,8 +30,9 @@ from governor.approvals.messages.questions import (
     waiting_alert,
 )
 from governor.approvals.model.approval import Answer, Decision, Stage
-from governor.approvals.rules.approval import notice_until
+from governor.approvals.rules.approval import first_approval, notice_until
 from governor.approvals.rules.links import LinkSigner
+from governor.approvals.show_approval import ApprovalView
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, InputError, Throttled
 from governor.episode.model.episode import Episode, Observation, Outcome, Phase, Terms
@@ -48,6 +49,7 @@ from governor.notify.worker import Worker
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode
+from governor.web.pages import Form, Visitor, approval_page
 from tests.builders import NOW, TARGET
 from tests.unit.notify.builders import STORED
 from tests.unit.worlds.builders import SIGNER, asked
@@ -394,6 +396,33 @@ def test_a_channel_that_is_not_set_up_is_still_that_of_the_owner(
     assert episode is not None
     assert notice_until(episode, found) is None
     assert NOBODYS in {one.refused for one in found}
+
+
+def test_a_notice_of_mode_auto_gives_one_deadline_everywhere() -> None:
+    """Its messages and its page, though the first channel takes a minute to accept it; nothing
+    happens before an hour after that."""
+    post = Post(mode=Mode.AUTO, noticed_at=None)
+    world = post.world
+
+    class SlowChannel(FakeChannel):
+        def send(self, message: Message) -> Delivered:
+            world.clock.moment += timedelta(seconds=70)
+            return super().send(message)
+
+    slow = SlowChannel("email", sent=post.mail.sent)
+    first, second = post.registry.routes_
+    post.registry.routes_ = [replace(first, channel=slow), second]
+    post.dispatch([post.alert(Stage.TELL)])
+
+    deliveries = world.state.deliveries(world.ref.execution_name)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    view = ApprovalView(first_approval(episode), episode, world.clock.now(), tuple(deliveries))
+    given = "not before Fri 13:02 UTC"
+    for message in (*post.mail.sent, *post.chat.sent):
+        assert given in message.happens
+    assert given in approval_page(view, Form(Visitor("", "ada", "ada"), "", ""))
+    assert NOW + timedelta(hours=1, seconds=70) == notice_until(episode, deliveries)
 
 
 def test_what_is_over_is_not_asked() -> None:

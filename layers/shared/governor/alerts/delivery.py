@@ -45,6 +45,9 @@ class Delivery:
     function that sends it now. `None` once it is settled."""
     seal: str | None = None
     """Made by `deliver_alert`, if silence may count from this delivery."""
+    stated_until: UtcDatetime | None = None
+    """The end of the notice period of mode auto as the message gives it; `None` for any other
+    message. It is only shown, and not under the seal: the period is counted from `at`."""
 
     @property
     def key(self) -> tuple[str, str]:

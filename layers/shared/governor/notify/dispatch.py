@@ -44,6 +44,7 @@ from governor.notify.dispatched import (
     Item,
     counted,
     deadline_of,
+    state_notice_end,
     thread_of,
 )
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
@@ -307,12 +308,14 @@ class Dispatch:
     def _message(self, route: Route, item: Item) -> Message:
         """Return the message of one item for this route, with the link of its recipient. Raises:
         ConfigurationError if links cannot be made; CloudError."""
+        now = self.clock.now()
+        state_notice_end(item, now)
         return compose.message_of(
             item.alert,
             item.episode,
             link=self._link(route, item),
             thread=thread_of(route, item.known),
-            now=self.clock.now(),
+            now=now,
             expires_at=deadline_of(item),
         )
 

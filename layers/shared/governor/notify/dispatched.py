@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, AlertKind
-from governor.approvals.rules.approval import notice_until
+from governor.approvals.rules.approval import stated_notice_end
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.notify.registry import Route
@@ -73,6 +73,9 @@ class Item:
     """The routes that were given up, with the reasons of their channels."""
     unnoted: list[Delivery] = field(default_factory=list)
     """Settled deliveries that the table does not hold yet."""
+    stated_until: UtcDatetime | None = None
+    """The end of the notice of mode auto as its messages of this run give it; `None` if none gives
+    it."""
 
 
 def counted(items: Iterable[Item]) -> Dispatched:
@@ -104,10 +107,21 @@ def nowhere_state(settled: Sequence[Delivery]) -> str:
 
 def deadline_of(item: Item) -> UtcDatetime | None:
     """Return when the question of the item expires; for a notice of mode auto, until when the plan
-    can be held, counted from its first delivery. `None` if there is no such time, or none yet."""
+    can be held, as its first message gives it. `None` if there is no such time, or none yet."""
     if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
         return item.expires_at
-    return notice_until(item.episode, [*item.known, *item.news])
+    stated = stated_notice_end(item.episode, [*item.known, *item.news])
+    return stated or item.stated_until
+
+
+def state_notice_end(item: Item, now: UtcDatetime) -> None:
+    """Note in the item until when its notice of mode auto can be held, if its message is written
+    now and none gives a time yet. Do nothing for any other item."""
+    episode = item.episode
+    if episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
+        return
+    if episode.gives_notice and deadline_of(item) is None:
+        item.stated_until = now + episode.asking.notice_length
 
 
 def thread_of(route: Route, known: Sequence[Delivery]) -> str | None:

@@ -131,6 +131,7 @@ class Recording:
             target=target,
             at=self.clock.now(),
             shared=True if is_shared else None,
+            stated_until=item.stated_until,
             **outcome,
         )
 

@@ -21,7 +21,12 @@ from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.approvals.model.terms import Role
-from governor.approvals.rules.approval import keep_end, keep_text, late_hold_text, notice_until
+from governor.approvals.rules.approval import (
+    keep_end,
+    keep_text,
+    late_hold_text,
+    stated_notice_end,
+)
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
@@ -283,7 +288,7 @@ def _notice(view: ApprovalView) -> str:
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
-    until = notice_until(episode, view.deliveries)
+    until = stated_notice_end(episode, view.deliveries)
     return consequence(episode, until, view.now, is_question=False).sentence
 
 

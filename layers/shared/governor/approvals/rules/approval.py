@@ -317,6 +317,19 @@ def notice_until(
     return delivered_at + max(episode.asking.notice_length, timedelta(minutes=minutes))
 
 
+def stated_notice_end(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return the end of the notice period of mode auto as people were given it; `None` if its
+    message was delivered to nobody yet.
+
+    The first message that reached people gives it. A channel accepts a message somewhat later than
+    it was written, so the period ends up to minutes later; nothing happens before that.
+    """
+    first = _first_delivery(episode, Stage.TELL, deliveries)
+    if first is None:
+        return None
+    return first.stated_until or first.at + episode.asking.notice_length
+
+
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
     """Return when the approval began to count: with the answer, or with an expiry that counts as
     one. Return when the episode was opened if there is neither, as in mode auto. Call it only for
@@ -350,7 +363,24 @@ def _delivered_at(
 ) -> UtcDatetime | None:
     """Return when people first got the message of this stage; `None` if nobody has it. Deliveries
     of other messages do not count."""
+    first = _first_delivery(episode, stage, deliveries)
+    return None if first is None else first.at
+
+
+def _first_delivery(
+    episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
+) -> Delivery | None:
+    """Return the first delivery by which people got the message of this stage; `None` if nobody has
+    it. Deliveries of other messages do not count."""
     message = stage_id(stage, episode.ref)
-    of_stage = [delivery for delivery in deliveries if delivery.message == message]
-    times = [delivery.at for delivery in of_stage if delivery.reached_people]
-    return min(times, default=None)
+    reached = [
+        delivery
+        for delivery in deliveries
+        if delivery.message == message and delivery.reached_people
+    ]
+    return min(reached, key=_time_of, default=None)
+
+
+def _time_of(delivery: Delivery) -> UtcDatetime:
+    """Return the time of a delivery, to sort by."""
+    return delivery.at

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -117,8 +117,9 @@ def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDateti
 
 def delivery_text(delivery: Delivery) -> bytes:
     """Return the text under the seal of a delivery, in JSON: all its fields that differ from their
-    defaults, except the seal itself, which counts as empty."""
-    delivered = {**_parts(delivery), "seal": None}
+    defaults, except the seal itself, which counts as empty, and the time that its message gives,
+    which is only shown."""
+    delivered = {**_parts(replace(delivery, stated_until=None)), "seal": None}
     return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": delivered})
 
 
