@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from local.demo.receivers import Received
 from local.engine.cloud import ANSWER_SECONDS
+from tests.episodes import ending_of
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
 
@@ -213,7 +214,8 @@ def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
 
 
 def test_a_refused_policy_does_not_silence_the_people_it_names(stage: Stage) -> None:
-    """Found by the last document that was accepted: they must hear that something is wrong."""
+    """Found by the last document that was accepted: they must hear that something is wrong. Nothing
+    is judged by the refused document; the episode ends, and its instance runs on."""
     # Failures of one cause come once an hour to the same people: these have heard of none.
     erin = "erin@example.com"
     own = PEOPLE.replace("alice@example.com, bob@example.com", erin)
@@ -224,8 +226,13 @@ def test_a_refused_policy_does_not_silence_the_people_it_names(stage: Stage) -> 
     try:
         decide(stage.personal(link, erin), "approve")
         await_mail(stage, instance_id, erin, "Could not")
+        assert "failed" == stage.outcome(instance_id)
     finally:
         stage.policy("mode: ask")
+
+    assert stage.await_mail(instance_id, "failure")
+    assert "running" == stage.ec2_state(instance_id)
+    assert "PolicyError" in ending_of(stage.episode(instance_id)).reason
 
 
 def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
