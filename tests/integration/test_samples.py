@@ -139,6 +139,15 @@ def _asked(stage: Stage, own: str, _: Any) -> None:
     assert stage.await_mail(own, "approval-requested")["owner"] == "ml-platform"
 
 
+def _notified(kind: str) -> Callable[[Stage, str, Any], None]:
+    """Return a check that the owner of the instance gets an alert of this kind."""
+
+    def check(stage: Stage, own: str, _: Any) -> None:
+        assert stage.await_mail(own, kind)
+
+    return check
+
+
 def _stopped(stage: Stage, own: str, _: Any) -> None:
     assert stage.ec2_state(own) == "stopped"
 
@@ -197,6 +206,10 @@ EFFECTS: Mapping[str, Callable[[Stage, str, Any], None]] = {
     "check_progress/terminated": _terminated,
     "deliver_alert/given-up": _posted,
     "deliver_alert/question": _posted,
+    "handle_lifecycle_action/scale-in": _notified("auto-scaling-termination"),
+    "handle_notice/retirement": _notified("scheduled-change"),
+    "handle_rebalance_recommendation/recommended": _notified("rebalance-recommended"),
+    "handle_spot_interruption/terminate": _notified("spot-interruption"),
     "put_away/stop": _stopped,
     "rotate_link_keys/create": _rotating,
     "serve_api/keep": _kept,
