@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-import pytest
-
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from local.demo.fleet import T4
-from local.demo.samples import happening, of_this_account
+from local.demo.samples import of_this_account
 from local.engine.cloud import ROOT
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
@@ -329,34 +327,6 @@ def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
         "detail": detail,
     }
     assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
-
-
-@pytest.mark.parametrize(
-    ("name", "function", "kind"),
-    [
-        ("handle_notice/retirement", "HandleNotice", "scheduled-change"),
-        ("handle_spot_interruption/terminate", "HandleSpotInterruption", "spot-interruption"),
-        ("handle_lifecycle_action/scale-in", "HandleLifecycleAction", "auto-scaling-termination"),
-        (
-            "handle_rebalance_recommendation/recommended",
-            "HandleRebalanceRecommendation",
-            "rebalance-recommended",
-        ),
-    ],
-)
-def test_a_sample_shows_what_it_is_a_sample_of(
-    stage: Stage, name: str, function: str, kind: str
-) -> None:
-    """As `make invoke` tries it: about an instance that is there, and now."""
-    stage.forget_warnings()
-    sample = json.loads((ROOT / f"events/{name}.json").read_text())
-
-    event, _ = happening(stage.scene, name.partition("/")[0], sample, datetime.now(tz=UTC))
-    answer, raised = stage.invoke(function, event)
-
-    assert not raised
-    assert answer["told"]
-    assert stage.await_mail("i-0123456789abcdef0", kind)
 
 
 def test_a_kind_of_block_event_that_nothing_follows_from_is_no_failure(stage: Stage) -> None:
