@@ -96,6 +96,12 @@ ENTRIES = (
     ),
     Entry(
         "metrics",
+        "device_dimension",
+        (Who.PLATFORM,),
+        "you use the profile `custom`, and your dimension has a name that no publisher uses",
+    ),
+    Entry(
+        "metrics",
         "namespace utilization memory_used power_draw temperature memory_utilization "
         "hardware_namespace encoder_utilization decoder_utilization encoder_sessions "
         "encoded_frames",

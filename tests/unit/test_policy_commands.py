@@ -141,6 +141,7 @@ def test_a_file_that_is_not_utf_8_says_which_line(
         ("overrides: [{name: x, match: {}, set: {plan: {actoin: stop}}}]", "action"),
         ("ownership: {contacts: {ml: {email: [a@example.com]}}}", "emails"),
         ("metrics: {profile: neurn}", "neuron"),
+        ("metrics: {device_dimensions: Slot}", "device_dimension"),
         ("metrics: {profile: container-insight}", "container-insights"),
         ("overrides: [{name: x, match: {}, set: {metrics: {profile: dgcm}}}]", "dcgm"),
         ("mode: aks", "ask"),

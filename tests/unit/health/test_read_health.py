@@ -20,6 +20,7 @@ from governor.evidence.rules.series import window_before
 from governor.health.model import FindingKind, GpuFigures
 from governor.health.read_health import HealthRequest, ReadHealth
 from governor.health.rules import health_findings
+from governor.policy.document import parse_policy
 from governor.policy.model.judging import Metrics, names_of_profile
 from governor.policy.model.notices import HEAT_AVERAGE
 from governor.policy.model.policy import Policy
@@ -373,3 +374,26 @@ def test_metrics_that_a_publisher_lacks_are_neither_listed_nor_read(
 
     assert (True, True) == (reading.measured, reading.works)
     assert "" not in {query.metric for query in metrics.reads} | metrics.listed
+
+
+def test_devices_of_a_dimension_of_our_own_are_told_apart() -> None:
+    """One of two slots is hot: the finding names it, though both series have the same `index`."""
+    metrics = MemoryMetrics()
+    own_id = "i-00000000000000001"
+    for slot, celsius in (("a", 40.0), ("b", 99.0)):
+        dimensions = {"InstanceId": own_id, "Slot": slot, "index": "0"}
+        metrics.publish("heat", dimensions, [celsius] * BINS)
+        metrics.publish("ours", dimensions, [0.0] * BINS)
+    policy = (
+        parse_policy(
+            "metrics: {profile: custom, namespace: Ours, utilization: ours, temperature: heat, "
+            "device_dimension: Slot}"
+        )
+        .base()
+        .policy
+    )
+    instance = make_instance(instance_id=own_id, instance_type="g5.12xlarge")
+    request = HealthRequest(instance, policy)
+
+    reading = ReadHealth(metrics)(TARGET, [request], NOW)[own_id]
+    assert [(FindingKind.HOT, ("b",))] == [(one.kind, one.gpus) for one in reading.findings]

@@ -116,6 +116,35 @@ def test_custom_has_only_names_of_the_policy() -> None:
     )
 
 
+OURS = "profile: custom, utilization: ours, namespace: Ours"
+
+
+def test_custom_may_name_the_dimension_that_tells_devices_apart() -> None:
+    """In the document and in an override. Another profile has its own."""
+    assert "" == metrics_of(f"metrics: {{{OURS}}}").device_dimension
+    names = metrics_of(f"metrics: {{{OURS}, device_dimension: Slot}}")
+    assert "Slot" == names.device_dimension
+    assert "Slot" == with_override(f"{{{OURS}, device_dimension: Slot}}").device_dimension
+    back = with_override("{profile: neuron}", base=f"{{{OURS}, device_dimension: Slot}}")
+    assert "" == back.device_dimension
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ("device_dimension: Slot", "only metrics.profile: custom"),
+        ("profile: dcgm, device_dimension: Slot", "only metrics.profile: custom"),
+        (f"{OURS}, device_dimension: InstanceId", "names the instance"),
+        (f"{OURS}, device_dimension: 3", "text"),
+    ],
+)
+def test_a_dimension_that_tells_no_devices_apart_is_refused(metrics: str, reason: str) -> None:
+    """With its path."""
+    with pytest.raises(PolicyError, match=reason) as refused:
+        metrics_of(f"metrics: {{{metrics}}}")
+    assert ["metrics.device_dimension"] == [problem.path for problem in refused.value.problems]
+
+
 @pytest.mark.parametrize("profile", ["neurn", "Agent", "", "3", "[agent]", "null"])
 def test_an_unknown_profile_is_refused_with_its_path(profile: str) -> None:
     """In the document and in an override."""

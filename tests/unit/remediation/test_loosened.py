@@ -57,6 +57,7 @@ REFUSED: dict[str, Any] = {
     "targets.regions": ("ap-south-1",),
     "plan.action": Action.TERMINATE,
     "metrics.profile": ProfileName.CUSTOM,
+    "metrics.device_dimension": "Slot",
     "metrics.namespace": "GPU/Other",
     "metrics.utilization": "idle_utilization",
     "metrics.memory_used": "other",

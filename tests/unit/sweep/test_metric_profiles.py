@@ -100,6 +100,35 @@ def test_a_device_or_core_that_is_silent_is_not_idle(layout: Layout, metrics: st
     assert "no-data" == world.verdict(instance_id)
 
 
+SLOTS = "metrics: {profile: custom, namespace: Ours, utilization: ours, device_dimension: Slot}"
+
+
+@pytest.mark.parametrize(
+    ("percents", "verdict"),
+    [
+        ([2.0] * 8, "idle"),
+        ([0.0] * 7 + [60.0], "partly-idle"),
+        ([60.0] * 8, "busy"),
+        ([0.0] * 7, "no-data"),
+    ],
+)
+@pytest.mark.parametrize("spelled", ["slot-{}", "{}", "PCI:0000:{}0"])
+def test_devices_of_a_dimension_of_our_own_are_judged_one_by_one(
+    percents: list[float], verdict: str, spelled: str
+) -> None:
+    """The other dimensions of a series, such as `index`, may mean something else there."""
+    world = world_of(SLOTS)
+    instance_id = f"i-{1:017x}"
+    world.ec2.add(make_instance(instance_id=instance_id, instance_type="p5.48xlarge"))
+    for slot, percent in enumerate(percents):
+        dimensions = {"InstanceId": instance_id, "Slot": spelled.format(slot), "index": "0"}
+        world.metrics.publish("ours", dimensions, [percent] * 96)
+    for name in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        world.metrics.publish(name, {"InstanceId": instance_id}, [1.0] * 96)
+    world.sweep()
+    assert verdict == world.verdict(instance_id)
+
+
 def test_each_override_has_its_own_profile() -> None:
     """One fleet: the agent's hosts by the document, EKS and Trainium by overrides."""
     world = world_of(

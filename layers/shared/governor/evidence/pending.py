@@ -65,6 +65,11 @@ class Pending:
         return expected_count(self.shape, self.request.profile)
 
     @property
+    def own_dimension(self) -> str:
+        """Return the dimension by which the policy tells devices apart; empty if it names none."""
+        return self.request.policy.metrics.device_dimension
+
+    @property
     def readings(self) -> Mapping[str, Series]:
         """Return the utilization by GPU, as far as it was read; empty if nothing was."""
         return self.figures.get("utilization", {})
@@ -149,7 +154,7 @@ class Pending:
 
     def _remember_index(self, dimensions: Dimensions) -> None:
         """Note the index of a GPU by its UUID, if these dimensions hold both."""
-        label = evidence.gpu_label(dimensions)
+        label = evidence.gpu_label(dimensions, self.own_dimension)
         uuid = evidence.gpu_uuid(dimensions)
         if uuid is not None and label != uuid:
             self.index_by_uuid[uuid] = label
@@ -158,7 +163,7 @@ class Pending:
         """Return the name of the GPU that these dimensions are about, such as `0`, by its index
         also where they hold its UUID; `all` for an aggregate. On an instance with one GPU, all
         dimensions are about that one."""
-        label = evidence.gpu_label(dimensions)
+        label = evidence.gpu_label(dimensions, self.own_dimension)
         if self.expected == 1:
             # Whatever the dimensions are, they are about the only GPU.
             return next(iter(self.readings), label)
@@ -190,7 +195,8 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
     dimension sets that are known, or the aggregate. With `all_sets`, known sets are always used."""
     request = pending.request
     known_sets = pending.dimensions or ()
-    has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known_sets)
+    own = pending.own_dimension
+    has_gpus = any(evidence.is_gpu(dimensions, own) for dimensions in known_sets)
     reads_by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
     # Known sets without a GPU are an aggregate under more dimensions than `InstanceId`: only a
     # search finds it.
@@ -210,7 +216,8 @@ def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, 
     more dimensions than `InstanceId`. Sets known before are kept unless the instance is silent.
     Empty if there are none."""
     sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
-    gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions)]
+    own = pending.own_dimension
+    gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions, own)]
     known_sets = set(gpu_sets or sets)
     if not pending.is_silent():
         # CloudWatch lists the last three hours: a GPU that is silent for longer is not forgotten.

@@ -168,15 +168,16 @@ class _DimensionSets:
     """The GPUs of an aggregate in `first`."""
 
     @classmethod
-    def of(cls, listed: Iterable[Listed]) -> _DimensionSets:
+    def of(cls, listed: Iterable[Listed], own_dimension: str = "") -> _DimensionSets:
         """Return the dimension sets of the listed series of one instance; without any, both parts
         are empty. An aggregate of several GPUs is read first, and the GPUs later; else the GPUs
         are, or the aggregate is, read first. Of several aggregates, the one with the fewest
-        dimensions is taken: `InstanceId` alone, if that is published."""
+        dimensions is taken: `InstanceId` alone, if that is published. The policy may tell GPUs
+        apart by an `own_dimension`."""
         gpus = []
         aggregates = []
         for series in listed:
-            if evidence.is_gpu(series.dimensions):
+            if evidence.is_gpu(series.dimensions, own_dimension):
                 gpus.append(series.dimensions)
             else:
                 aggregates.append(series.dimensions)
@@ -251,7 +252,7 @@ class _InstanceReads:
             return
         sets = self.sets(_XIDS)
         for dimensions in sets.later or sets.first:
-            if not sets.later and evidence.gpu_label(dimensions) not in suspects:
+            if not sets.later and self._label_of(dimensions) not in suspects:
                 continue
             for number, figure in _BY_XID.items():
                 xid_dimensions = (*dimensions, ("Xid", str(number)))
@@ -282,8 +283,12 @@ class _InstanceReads:
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
         series_by_label = self.figures[figure.name]
-        label = evidence.gpu_label(dimensions)
+        label = self._label_of(dimensions)
         series_by_label[label] = evidence.merged(series_by_label.get(label), series)
+
+    def _label_of(self, dimensions: Dimensions) -> str:
+        """Return the label of the GPU that these dimensions are about; `all` for an aggregate."""
+        return evidence.gpu_label(dimensions, self.request.policy.metrics.device_dimension)
 
     def finished(self, window: Window) -> HealthReading:
         """Add the findings to the reading, and return it. Call it after all series were noted."""
@@ -388,7 +393,8 @@ def _planned_reads(
     hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
     instances = []
     for instance_id, request in by_id.items():
-        agent_sets = _DimensionSets.of(agent.get(instance_id, ()))
+        own_dimension = request.policy.metrics.device_dimension
+        agent_sets = _DimensionSets.of(agent.get(instance_id, ()), own_dimension)
         hardware_sets = _DimensionSets.of(hardware.get(instance_id, ()))
         reading = HealthReading(request.instance)
         instances.append(_InstanceReads(request, agent_sets, hardware_sets, reading))

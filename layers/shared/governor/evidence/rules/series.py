@@ -42,14 +42,18 @@ _DEVICE = re.compile(r"(?:nvidia|gpu|core)?(\d+)")
 """An index alone, or within the name of a device or core, such as `nvidia0`."""
 
 
-def is_gpu(dimensions: Dimensions) -> bool:
+def is_gpu(dimensions: Dimensions, own_dimension: str = "") -> bool:
     """Return whether these are the dimensions of one GPU, and not of an aggregate."""
-    return gpu_label(dimensions) != "all"
+    return gpu_label(dimensions, own_dimension) != "all"
 
 
-def gpu_label(dimensions: Dimensions) -> str:
+def gpu_label(dimensions: Dimensions, own_dimension: str = "") -> str:
     """Return the index of the GPU, such as `0`; its UUID if only that is known; `all` for an
-    aggregate."""
+    aggregate. The value of `own_dimension`, which a policy names, comes before all others."""
+    if own_dimension:
+        for name, value in dimensions:
+            if name == own_dimension:
+                return value
     # The names of one instance's metrics hardly ever differ, so this comes first.
     for name, value in dimensions:
         if name == "index":

@@ -127,6 +127,9 @@ class Metrics(Section):
     or each core has a series. Names that the policy sets here or in a later override take
     precedence. `custom`: no name has a default; utilization is in percent, memory in MiB, with one
     series for each device."""
+    device_dimension: str = ""
+    """Dimension that tells the devices of an instance apart, for the profile `custom` alone. Empty:
+    the dimensions of the other profiles, such as `index`, `gpu` and `GpuDevice`."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
@@ -172,15 +175,24 @@ class Metrics(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield a mistake for each name that the profile `custom` needs and the policy does not
-        give; otherwise nothing."""
+        give, and for a dimension that tells no devices apart; otherwise nothing."""
+        if self.device_dimension == _OF_AN_INSTANCE:
+            yield ("device_dimension",), "names the instance, and not one of its devices"
         if self.profile is not ProfileName.CUSTOM:
+            if self.device_dimension:
+                yield (
+                    ("device_dimension",),
+                    "only metrics.profile: custom has one; the other profiles know theirs",
+                )
             return
         for name in ("namespace", "utilization"):
             if not getattr(self, name):
                 yield (name,), "is missing; metrics.profile: custom has no name of its own for it"
 
 
+_OF_AN_INSTANCE = "InstanceId"
 _NAMES_OF_PROFILES = (
+    "device_dimension",
     "namespace",
     "utilization",
     "memory_used",
