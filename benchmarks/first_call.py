@@ -29,11 +29,11 @@ def main(event_path: str, out_path: str) -> None:
     began = time.process_time()
     import handler  # type: ignore[import-not-found]
 
-    initialised = time.process_time()
+    initialized = time.process_time()
 
     def stop(*_: object, **__: object) -> None:
         total = time.process_time()
-        _write(out_path, began, initialised, total)
+        _write(out_path, began, initialized, total)
         os._exit(0)
 
     # Before this moment no request can have been made: handlers call AWS in invocations only.
@@ -41,7 +41,7 @@ def main(event_path: str, out_path: str) -> None:
     handler.handler(event, _CONTEXT)
 
 
-def _write(out_path: str, began: float, initialised: float, total: float) -> None:
+def _write(out_path: str, began: float, initialized: float, total: float) -> None:
     import gc
     import pickle
 
@@ -57,7 +57,7 @@ def _write(out_path: str, began: float, initialised: float, total: float) -> Non
     gc.unfreeze()
     clients = [one for one in gc.get_objects() if isinstance(one, BaseClient)]
     found = {
-        "init_ms": 1000 * (initialised - began),
+        "init_ms": 1000 * (initialized - began),
         "total_ms": 1000 * (total - began),
         "service": called["self"].meta.service_model.service_name,
         "operation": called["operation_name"],

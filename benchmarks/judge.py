@@ -1,4 +1,4 @@
-"""How long the judgement itself takes: the product's rules over evidence that was already read."""
+"""How long the judgment itself takes: the product's rules over evidence that was already read."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from simulation.outcome import Replay
 from simulation.page import page
 from simulation.recording import PERIOD
 from simulation.replay import replay
-from simulation.report import summarise
+from simulation.report import summarize
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
 from tests.twins import MemoryEc2, StaticPolicies, StaticPrices
@@ -165,7 +165,7 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
     started = _clocks()
     text = page(replays, [], NOW)
     seconds["page"] = _since(started)
-    stops = [summarise(one).stops for one in replays]
+    stops = [summarize(one).stops for one in replays]
     print(f"{size} instances, {days} days: stops {stops}, page {len(text) / 1e6:.1f} MB")
     return seconds
 

@@ -73,7 +73,7 @@ def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
             properties[name] = _partial_setting(schema, setting)
     return {
         "type": "object",
-        "description": "Any part of this document, except the sweep's own.",
+        "description": "Any part of this document, except the settings of the sweep itself.",
         "additionalProperties": False,
         "properties": properties,
     }

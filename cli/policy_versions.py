@@ -121,7 +121,7 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
     if not risky_paths:
         out.say("", risky=[])
         return True
-    consent = "; two people must stand behind it" if waits_for_two(before) else ""
+    consent = "; two people must have written or accepted it" if waits_for_two(before) else ""
     out.say(f"risky: {', '.join(map(printable, risky_paths))}{consent}", risky=list(risky_paths))
     return True
 

@@ -268,9 +268,12 @@ def _job_amounts(usd: Usd, idle_usd: Usd) -> tuple[str, str, str]:
 
 def _kept_table(kept: KeptList) -> list[str]:
     if not kept.instances:
-        return ["Nothing stays because of an answer, a tag, a service, a session or the policy."]
+        return [
+            "No instance is left alone because of an answer, a tag, a service, a session or the "
+            "policy."
+        ]
     lines = [
-        f"${money(kept.idle_usd_per_month)} a month is idle and stays because of something.",
+        f"${money(kept.idle_usd_per_month)} a month is idle, but left alone for these reasons.",
         f"${money(kept.not_measured_usd_per_month)} a month is not measured, so it may be in use.",
     ]
     if kept.unpriced:

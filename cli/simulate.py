@@ -184,7 +184,7 @@ def _shown(
                     progress=counter.show,
                 )
         return page(replays, notes, datetime.now(tz=UTC), with_other_waits)
-    summaries = [report.summarise(replayed) for replayed in replays]
+    summaries = [report.summarize(replayed) for replayed in replays]
     sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
     paper = _Paper(is_file=arguments.out is not None)
     columns = [Column(gives_way=True, is_indented=True)]

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from scripts.pictures import FOLDER, TEXT_KEY, Picture, pictures
 
-_COLOURS = 192
+_COLORS = 192
 """Colors of a picture: text and flat surfaces need no more, and a file is half of what it would
 be."""
 
@@ -62,7 +62,7 @@ def take(browser: Browser, picture: Picture) -> None:
     shown.screenshot(path=path, full_page=picture.is_whole)
     shown.close()
     with Image.open(path) as image:
-        few = image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+        few = image.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
     taken_of = PngImagePlugin.PngInfo()
     taken_of.add_text(TEXT_KEY, picture.digest)
     few.save(path, optimize=True, pnginfo=taken_of)

@@ -100,7 +100,7 @@ def _policy(name: str) -> PolicyBook:
 
 def table() -> str:
     """As `governor simulate` prints it."""
-    summaries = [report.summarise(one) for one in replays(fleet())]
+    summaries = [report.summarize(one) for one in replays(fleet())]
     lead = [report.sentence(one) for one in report.by_saving(summaries)]
     return "\n".join([*lead, "", report.table(summaries)])
 

@@ -155,20 +155,20 @@ def reservation(reserved: Reserved) -> Advice | None:
 
 def _reservation_text(reserved: Reserved, unused: int, usd_per_hour: Usd | None) -> str:
     now = reserved.now
-    measured = "for how long is not measured"
+    measured = "it is not measured for how long"
     if reserved.used_at_most is not None:
         weeks = plural(reserved.weeks, "week")
         measured = f"at most {reserved.used_at_most} were used in {weeks}"
     cost = "its price is not known"
     if usd_per_hour is not None:
         cost = f"{money(usd_per_hour)} USD an hour at list price"
-    advised = "reduce it or cancel it, if nobody needs the guarantee"
+    advised = "if nobody needs the guarantee, reduce it or cancel it"
     if now.is_block:
         advised = (
-            "it is paid in advance and cannot be canceled: use it, or share it, before it ends"
+            "it is paid for in advance and cannot be canceled: use it or share it before it ends"
         )
-    empty = f"{unused} of {now.total} stand empty, {measured}: {cost}"
-    return f"{empty}. Held by {now.holder}, {now.ends}; {advised}."
+    empty = f"{unused} of {now.total} are unused ({measured}): {cost}"
+    return f"{empty}. It belongs to {now.holder} ({now.ends}); {advised}."
 
 
 def _reservation_command(now: Reservation, instances_left: int) -> str:

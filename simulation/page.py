@@ -78,7 +78,7 @@ def page(
         other_waits: the same policy with other waits before a question, for the picture of the
             trade-off.
     """
-    summaries = [report.summarise(replay) for replay in replays]
+    summaries = [report.summarize(replay) for replay in replays]
     lead, *other_sentences = [report.sentence(summary) for summary in report.by_saving(summaries)]
     cards = _cards(replays)
     owners = sorted({card.owner for card in cards})

@@ -387,10 +387,8 @@ def ungoverned(
     usd_per_month = None
     if price.usd_per_hour is not None:
         usd_per_month = price.usd_per_hour * HOURS_PER_MONTH
-    text = (
-        f"It has accelerators and not the tag {selector}, so it is not governed. "
-        f"Created by {creator or 'somebody who is not known'}."
-    )
+    creator_text = f"Created by {creator}." if creator else "Creator unknown."
+    text = f"It has accelerators but not the tag {selector}, so it is not governed. {creator_text}"
     return Advice(
         kind="ungoverned",
         subject=instance.instance_id,

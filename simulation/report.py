@@ -46,7 +46,7 @@ class Summary:
     freezes: int
 
 
-def summarise(replay: Replay) -> Summary:
+def summarize(replay: Replay) -> Summary:
     """Return the figures of one replay."""
     results = replay.results
     asks_by_owner: Counter[str] = Counter()
@@ -218,7 +218,7 @@ def document(replays: Sequence[Replay], notes: Sequence[str]) -> str:
 
 def _policy(replay: Replay) -> dict[str, Any]:
     instances = [_instance(result) for result in replay.results]
-    return {**_figures(summarise(replay)), "instances": instances}
+    return {**_figures(summarize(replay)), "instances": instances}
 
 
 def _figures(summary: Summary) -> dict[str, Any]:

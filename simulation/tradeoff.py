@@ -20,7 +20,7 @@ from simulation.outcome import Replay
 from simulation.recommend import AskAfter
 from simulation.recording import Recording
 from simulation.replay import replay
-from simulation.report import Summary, saved_text, summarise
+from simulation.report import Summary, saved_text, summarize
 
 _WAITS = (60, 120, 180, 240, 360, 480, 720)
 """Minutes of idleness before a question."""
@@ -63,9 +63,9 @@ def points(given: Sequence[Replay], with_other_waits: Sequence[Replay]) -> list[
     """Return a point for each replay that somebody asked for, then for those with other waits."""
     shown = []
     for replayed in given:
-        shown.append(Point(printable(replayed.name), summarise(replayed), given=True))
+        shown.append(Point(printable(replayed.name), summarize(replayed), given=True))
     for replayed in with_other_waits:
-        shown.append(Point(replayed.name, summarise(replayed), given=False))
+        shown.append(Point(replayed.name, summarize(replayed), given=False))
     return shown
 
 

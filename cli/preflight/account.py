@@ -248,7 +248,7 @@ def _price(world: World, instance_type: str) -> Decimal | None:
 
 
 def instance_shapes(world: World) -> Finding:
-    """EC2 gives the types the number of GPUs that the shipped catalogue has: all of them must be
+    """EC2 gives the types the number of GPUs that the shipped catalog has: all of them must be
     idle.
 
     Source: a copy of DescribeInstanceTypes: fractional types have Count 0 and LogicalGpuCount.
@@ -270,12 +270,12 @@ def instance_shapes(world: World) -> Finding:
         if shape is None or not gpus:
             continue
         by_ec2 = _gpu_count(gpus)
-        by_catalogue = shape.accelerator_count
-        if by_ec2 != by_catalogue:
-            wrong.append(f"{name}: {by_ec2} by EC2, {by_catalogue} by the catalogue")
+        by_catalog = shape.accelerator_count
+        if by_ec2 != by_catalog:
+            wrong.append(f"{name}: {by_ec2} by EC2, {by_catalog} by the catalog")
     if wrong:
         return refuted("; ".join(wrong), "exempt instances of these types, and report this")
-    return confirmed(f"{', '.join(types)} as in the catalogue")
+    return confirmed(f"{', '.join(types)} as in the catalog")
 
 
 def _gpu_count(gpus: Any) -> int:

@@ -2,7 +2,7 @@
 metrics.
 
 Plain data about instances and what their agents publish; how either gets into the local cloud is
-the simulator's affair. Each member is there for one behaviour of the governor, named in `why`.
+the simulator's affair. Each member is there for one behavior of the governor, named in `why`.
 """
 
 from __future__ import annotations

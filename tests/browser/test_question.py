@@ -97,10 +97,10 @@ def test_exempt_with_a_reason(stage: Stage, visitor: Visitor) -> None:
     visitor.open(stage.personal(link))
     visitor.unfold()
 
-    visitor.page.get_by_label("Why").fill("licence server <b>of all</b>")
+    visitor.page.get_by_label("Why").fill("license server <b>of all</b>")
     assert 200 == visitor.press("Exempt it")
 
-    assert "licence server <b>of all</b>" in visitor.text()
+    assert "license server <b>of all</b>" in visitor.text()
     visitor.await_text("exempted on")
     assert "exempted" == stage.outcome(instance_id)
     visitor.assert_at_ease()

@@ -44,7 +44,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     assert "3 idle GPU instances" in visitor.text()
     visitor.assert_at_ease()
 
-    assert "Tick what you answer" in visitor.text()
+    assert "Select the instances" in visitor.text()
     for name in ("forgotten-0", "forgotten-2"):
         visitor.page.get_by_label(name).check()
     assert "2 selected, $" in visitor.text()

@@ -140,7 +140,7 @@ def test_what_health_says_is_as_old_as_its_last_change(text: str | None) -> None
 
 
 def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
-    """And in an organisation's view, the account that is affected."""
+    """And in an organization's view, the account that is affected."""
     moved = announced(eventRegion="eu-west-1", affectedAccount="210987654321")
 
     assert ("eu-west-1", "210987654321") == (moved.region, moved.account)

@@ -74,7 +74,7 @@ def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> No
 
     exempted, _ = stage.ask()
     approval_id = stage.episode(exempted).approval_id
-    assert 0 == run(capsys, "approvals", "exempt", approval_id, "--reason", "licence server")[0]
+    assert 0 == run(capsys, "approvals", "exempt", approval_id, "--reason", "license server")[0]
     assert "exempted" == stage.outcome(exempted)
     code, _, err = run(capsys, "approvals", "keep", approval_id, "--until", "4h")
     assert (1, True) == (code, "already decided" in err)
@@ -200,7 +200,7 @@ def test_preflight_refutes_nothing_on_the_local_cloud(
 
 
 def test_nobody_gets_in_without_a_signature(stage: Stage, api: str) -> None:
-    """The routes are authorised by IAM; a request that names nobody is refused."""
+    """The routes are authorized by IAM; a request that names nobody is refused."""
     assert stage.scene.outputs
     with pytest.raises(HTTPError) as refused:
         urlopen(f"{api.rstrip('/')}/api/approvals", timeout=ANSWER_SECONDS)

@@ -124,7 +124,7 @@ def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> 
     of_a_list, names_nobody = decide(
         stage.question(instance_id), "approve", typed_instance_id=instance_id
     )
-    assert (403, True) == (of_a_list, "use the link of your own mail" in names_nobody)
+    assert (403, True) == (of_a_list, "use the link in your own mail" in names_nobody)
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
     decide(stage.personal(link), "approve", typed_instance_id=instance_id)
 
@@ -174,7 +174,7 @@ def test_exempt_ends_all_questions(stage: Stage) -> None:
     """Exempted with a reason: the next sweep says exempt."""
     instance_id, link = stage.ask()
 
-    assert 303 == decide(stage.personal(link), "exempt", reason="licence server")[0]
+    assert 303 == decide(stage.personal(link), "exempt", reason="license server")[0]
 
     assert "exempted" == stage.outcome(instance_id)
     assert 1 == stage.scene.sweep()["results"][0]["summary"]["verdicts"]["exempt"]

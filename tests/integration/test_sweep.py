@@ -16,7 +16,7 @@ from tests.integration.stage import TARGET, Stage
 
 
 def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
-    """Sixteen instances, each there for one behaviour; the one without the tag is not judged, and
+    """Sixteen instances, each there for one behavior; the one without the tag is not judged, and
     shown once an hour has begun since the sweep before."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     ids = stage.scene.launch(demo_fleet())
@@ -165,4 +165,4 @@ def test_a_job_that_publishes_keeps_its_instance(stage: Stage) -> None:
 
     assert ({"busy": 1}, 0) == (summary["verdicts"], summary["episodes_started"])
     reason = stage.state.observations(TARGET)[instance_id].reason
-    assert reason.startswith("a job says that it works: MLTraining Throughput")
+    assert reason.startswith("a job reports work: MLTraining Throughput")

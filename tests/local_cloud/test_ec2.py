@@ -166,14 +166,14 @@ def test_protection_from_termination_counts_zone_by_zone(
 ) -> None:
     """The unprotected zone's instances go although the request fails."""
     guarded = put(simulation, termination_protection=True, availability_zone="us-east-1a")
-    neighbour = put(simulation, availability_zone="us-east-1a")
+    neighbor = put(simulation, availability_zone="us-east-1a")
     elsewhere = put(simulation, availability_zone="us-east-1b")
 
-    call = {"InstanceIds": [guarded, neighbour, elsewhere]}
+    call = {"InstanceIds": [guarded, neighbor, elsewhere]}
     assert "OperationNotPermitted" == refusal(lambda: ec2.terminate_instances(**call))
     eventually(lambda: simulation.dump()["instances"][elsewhere], "terminated")
     kept = simulation.dump()["instances"]
-    assert ("running", "running") == (kept[guarded], kept[neighbour])
+    assert ("running", "running") == (kept[guarded], kept[neighbor])
 
 
 # changes of state
@@ -259,7 +259,7 @@ def test_changes_of_state_are_told_to_eventbridge(
 
 
 def test_a_persistent_request_launches_a_successor(simulation: Simulation, ec2: Any) -> None:
-    """As it launched the first, without the tags set since; not once it is cancelled."""
+    """As it launched the first, without the tags set since; not once it is canceled."""
     instance = put(simulation, spot_request_type="persistent", tags={"Purpose": "x"})
     ec2.create_tags(Resources=[instance], Tags=[{"Key": "LowUtilization", "Value": "y"}])
     ec2.terminate_instances(InstanceIds=[instance])
@@ -286,7 +286,7 @@ def test_a_persistent_request_launches_a_successor(simulation: Simulation, ec2: 
 def test_a_stopped_persistent_instance_goes_with_its_request(
     simulation: Simulation, ec2: Any
 ) -> None:
-    """Cancelling the request of a stopped instance terminates it."""
+    """Canceling the request of a stopped instance terminates it."""
     instance = put(simulation, spot_request_type="persistent")
     ec2.stop_instances(InstanceIds=[instance])
     eventually(lambda: states(simulation), ["stopped"])

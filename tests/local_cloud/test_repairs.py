@@ -1,6 +1,6 @@
 """State machines behave as on AWS where the product leans on it, the engine's repairs included.
 
-An upgrade of the engine that moves what a repair reaches into fails here, by behaviour.
+An upgrade of the engine that moves what a repair reaches into fails here, by behavior.
 """
 
 from __future__ import annotations

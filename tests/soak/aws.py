@@ -60,7 +60,7 @@ class _SpotClient:
 
     def describe_spot_instance_requests(self, *, SpotInstanceRequestIds: list[str]) -> Any:
         (request_id,) = SpotInstanceRequestIds
-        is_canceled = request_id in self.ec2.cancelled
+        is_canceled = request_id in self.ec2.canceled
         state = "cancelled" if is_canceled else "active"
         request = {"State": state, "InstanceId": self.ec2.owner_of(request_id)}
         return {"SpotInstanceRequests": [request]}

@@ -42,7 +42,7 @@ class MemoryEc2:
     instances: dict[str, Instance] = field(default_factory=dict)
     protections: dict[str, Protection] = field(default_factory=dict)
     spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
+    canceled: set[str] = field(default_factory=set)
     snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
     user_data_of: dict[str, bytes] = field(default_factory=dict)
     known_reservations: set[str] = field(default_factory=set)
@@ -236,7 +236,7 @@ class MemoryEc2:
         self.calls.append(("cancel_spot_request", request, dry_run))
         self._raise_planned("cancel_spot_request")
         if not dry_run:
-            self.cancelled.add(request)
+            self.canceled.add(request)
         return self._request_id(dry_run)
 
     def _change_state(self, instance: Instance, state: str, **changes: object) -> None:

@@ -154,7 +154,7 @@ class StaticBatch(_Failing):
 @dataclass
 class RecordingHook(_Failing):
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be
-    signalled."""
+    signaled."""
 
     sent: list[tuple[str, str, int, bool]] = field(default_factory=list)
     commands: list[tuple[str, ...]] = field(default_factory=list)

@@ -22,8 +22,8 @@ from local.engine.cloud import LocalCloudError
     [
         ("Idle for 3 h 25 min (every GPU under 5%).", "idle for 3 h 25 min"),
         (
-            "stop protection (disableApiStop) is on: a human said no",
-            "stop protection is on: a human said no",
+            "stop protection (disableApiStop) is on, so it is not stopped",
+            "stop protection is on, so it is not stopped",
         ),
         (
             "it runs in a Capacity Block, which is paid in advance: stopping saves nothing",

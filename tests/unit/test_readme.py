@@ -54,7 +54,7 @@ def test_a_command_is_one_of_the_command_lines(command: str) -> None:
 
 
 def test_what_a_forgotten_instance_costs_a_day_is_its_list_price() -> None:
-    """In us-east-1, as the shipped catalogue has it."""
+    """In us-east-1, as the shipped catalog has it."""
     named = re.search(r"A forgotten `([\w.]+)` costs \$([\d,]+) a day", README)
     assert named is not None
     price = list_price(named[1])

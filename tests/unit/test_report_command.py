@@ -211,8 +211,11 @@ def test_what_is_not_governed_is_the_same_in_every_format(
     assert {**before, "ungoverned": None} == {**after, "ungoverned": None}
 
     mail = "\n".join(alert.lines)
-    assert "Cost by job of vision, $" in mail.partition("Not governed, and in no figure above:")[0]
-    assert "Not governed, and in no figure above:" in mail
+    assert (
+        "Cost by job in project vision ($"
+        in mail.partition("Not governed, and not included above:")[0]
+    )
+    assert "Not governed, and not included above:" in mail
     assert "$19,782 a month is wasted by 2 of 3 resources that are not governed" in mail
     assert "chat-poc (ml.g5.12xlarge, 4 x A10G) in 123456789012/us-east-1: $5,177 a month" in mail
     assert "$19,782 a month" in printed(capsys)
@@ -235,7 +238,7 @@ def test_waste_without_a_known_price_is_listed_last_and_no_sum_hides_it(
     assert "new" not in table
     assert (1, "730.00") == (document["unpriced_waste"], document["waste_usd_per_month"])
     for text in (table, "\n".join(alert.lines)):
-        assert "The sum lacks 1 wasted resource whose price is not known." in text
+        assert "The sum leaves out 1 wasted resource whose price is not known." in text
 
 
 @pytest.mark.usefixtures("deployed")
@@ -312,8 +315,8 @@ def test_the_table_is_read_by_people(capsys: pytest.CaptureFixture[str]) -> None
     terminal."""
     lines = printed(capsys).splitlines()
 
-    assert lines[0].startswith("GPU costs of November 2026 so far: $")
-    assert any(line.startswith("In cash that is between $") for line in lines)
+    assert lines[0].startswith("GPU costs, November 2026 so far: $")
+    assert any(line.startswith("In cash, the saving is between $") for line in lines)
     heading = next(index for index, line in enumerate(lines) if line.startswith("instance "))
     assert len(lines) > heading + 5
     assert max(len(line) for line in lines[heading:]) <= 110

@@ -316,7 +316,7 @@ def test_workflows_that_fail_are_listed_by_cause(
     ]
     code, lines = shown(capsys)
 
-    says = "could not ask about trainer, i-2: Nobody would have got the message: no channel."
+    says = "could not ask about trainer, i-2: The message would have reached nobody: no channel."
     assert (1, says) == (code, lines["failing"])
     cloud.failing = cloud.failing[2:]
     assert (0, "none") == ((found := shown(capsys))[0], found[1]["failing"])

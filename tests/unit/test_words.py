@@ -117,6 +117,23 @@ def _strings(node: object) -> Iterator[str]:
             yield from _strings(value)
 
 
+KNOWN_SENTENCES = [
+    " ".join(line.lower().split())
+    for line in (Path(__file__).parent / "words.txt").read_text(encoding="utf-8").splitlines()
+    if line.strip() and not line.startswith("#")
+]
+"""Parts of sentences that readers had to read twice."""
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
+
+def known_sentences(text: str) -> list[str]:
+    """Return the known bad sentences that are in a text, whatever its case and line breaks."""
+    # A template goes on in the next line after a backslash.
+    without_values = _PLACEHOLDER.sub(" ", text.replace("\\\n", " "))
+    plain_text = " ".join(without_values.lower().split())
+    return [sentence for sentence in KNOWN_SENTENCES if sentence in plain_text]
+
+
 def wrong_words(text: str) -> list[str]:
     """Each word that is not the project's, where it stands, with what to say instead."""
     return [
@@ -168,6 +185,20 @@ def test_messages_and_templates_use_the_words(path: Path) -> None:
 def test_docs_use_the_words(path: Path) -> None:
     """Every page."""
     assert [] == wrong_words(prose_of(path))
+
+
+@pytest.mark.parametrize("path", [*MODULES, *PAGES, *STACKS, *DOCS, *EXAMPLES], ids=name_of)
+def test_no_text_holds_a_sentence_that_readers_stumbled_over(path: Path) -> None:
+    """Messages, templates, pages, docs, and what commands print."""
+    assert [] == known_sentences(prose_of(path))
+
+
+def test_the_check_finds_a_sentence_across_lines_and_values() -> None:
+    """As a template, a paragraph of the docs or an f-string has it."""
+    assert KNOWN_SENTENCES
+    assert ["it is in no snapshot"] == known_sentences("all data; It is in\\\n    no snapshot.")
+    assert ["because of something"] == known_sentences("3 stay because\nof {number} Something")
+    assert [] == known_sentences("It stays in a snapshot because of its tag.")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

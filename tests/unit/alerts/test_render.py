@@ -113,7 +113,7 @@ def test_values_come_in_their_forms(fill: Fill) -> None:
     assert (
         "Fri 13:02 Berlin (12:02 UTC)",
         "Fri 13:02",
-        "Fri 13:02 Berlin (12:02 UTC), which is over",
+        "Fri 13:02 Berlin (12:02 UTC, already over)",
         "It is.",
         "no.",
         "No",

@@ -70,11 +70,11 @@ def test_a_long_name_leaves_room_for_the_rest_of_the_title() -> None:
     """In the title alone."""
     words = template_words("incident over", {"name": "n" * 200})
     assert 98 == len(words.title)
-    assert words.title.startswith("Over: nnn")
+    assert words.title.startswith("Resolved: nnn")
     assert words.title.endswith("n…")
 
     alert = alert_from_template("incident over", TARGET, "over-1", NOW, {}, {"name": "n" * 80})
-    assert f"Over: {'n' * 80}" == alert.subject
+    assert f"Resolved: {'n' * 80}" == alert.subject
 
 
 def test_a_part_of_a_message_keeps_a_long_name() -> None:
@@ -95,9 +95,9 @@ def test_the_form_of_each_line_travels_in_the_facts() -> None:
 
     assert "tttehii" == alert.facts[LINE_FORMS]
     assert (
-        "No workflow fails for this cause any more. You need not do anything.",
+        "GPU Governor's workflows no longer fail for this reason. You don't need to do anything.",
         "The cause was: x:",
-        "It lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
+        "The problem lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
     ) == received.lead
     assert (Section("Affected instances", ("- a", "b:")),) == received.sections
     assert received.lines == alert.lines

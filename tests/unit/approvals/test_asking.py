@@ -353,7 +353,7 @@ def test_a_refusal_after_memory_came_back_says_so() -> None:
     acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
     reason = acting.recheck(acting.ref, Step.STOP).reason
     assert reason.startswith(
-        "GPU memory is not released any more, so 3 h of idleness are needed; busy:"
+        "GPU memory is no longer released, so 3 h of idle time is required; busy:"
     )
 
 

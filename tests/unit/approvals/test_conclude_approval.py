@@ -39,7 +39,7 @@ def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None
         "page",
         NOW,
         NOW + timedelta(days=1),
-        "licence server",
+        "license server",
         "a@example.com",
     )
     world.state.settle(APPROVAL_ID, decision)

@@ -52,9 +52,10 @@ def test_the_first_of_two_is_told_once() -> None:
     text = "\n".join((told.subject, *told.lines))
     assert "keeps running unless a second person approves by Fri 13:02 UTC" in told.subject
     assert (
-        f"{ALICE} approved. One more person whom the policy names by address must approve" in text
+        f"{ALICE} approved. A second person whom the policy lists by mail address must also approve"
+        in text
     )
-    assert "If no second person approves by Fri 13:02 UTC, in 1 h, nothing happens." in text
+    assert "If no second person approves by Fri 13:02 UTC (in 1 h), nothing happens." in text
     assert ("ml", "vision", world.ref.execution_name) == (
         told.owner,
         told.project,

@@ -103,7 +103,7 @@ def test_an_approved_plan_is_held_before_its_first_step(
     recorder(world)(world.ref, Outcome.HELD, "as the workflow says")
     assert why == ending_of(episode_of(world)).reason
     (alert,) = world.announcer.sent
-    assert "is held and was not" in alert.subject
+    assert "is on hold and was not" in alert.subject
     assert "Nothing was changed." in alert.lines
     with pytest.raises(
         DecisionRefused, match=r"it is over \(held\): there is nothing left to hold"
@@ -143,7 +143,7 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     )
     assert (Outcome.HELD, Outcome.STOPPED) == (episode_of(world).outcome, episode_of(world).became)
     text = "\n".join(world.announcer.sent[-1].lines)
-    assert "its snapshots were started; nothing was deleted" in text
+    assert "its snapshots were started. Nothing was deleted" in text
     assert "It stays stopped" in text
     assert "while it runs" not in text
     assert "EC2 has been asked to start it" in undo(world)
@@ -165,7 +165,7 @@ def test_after_the_call_the_answer_says_that_it_had_begun(
         world.stop_and_snapshot()
         world.put_away(world.ref, Step.TERMINATE)
     way = (
-        r"stop it on .* button to start it"
+        r"stop it on .* you can start it again"
         if action is Action.STOP
         else r"terminate it on .* keep it"
     )
@@ -254,7 +254,7 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
     alert = world.announcer.sent[-1]
     assert "was started again" in alert.subject
     text = "\n".join(alert.lines)
-    assert "bob@example.com (mail link) had it started again" in text
+    assert "bob@example.com (mail link) started it again" in text
     assert "It saves" not in alert.subject + text
     assert "button to start it again" not in text
     assert Outcome.STOPPED is episode_of(world).became
@@ -473,7 +473,7 @@ def test_whoever_may_keep_may_hold() -> None:
     with pytest.raises(NotAllowed, match="lets nobody keep it by it"):
         decide(world, person=None)
     assert held(world) is None
-    with pytest.raises(DecisionRefused, match="nothing happens to it without a yes"):
+    with pytest.raises(DecisionRefused, match="nothing happens to it without an approval"):
         decide(World(decide=False))
     with pytest.raises(DecisionRefused, match="nothing to hold"):
         decide(World(mode=Mode.OBSERVE))

@@ -255,8 +255,11 @@ def test_the_notice_says_until_when_in_the_owners_zone() -> None:
     first = message_of(alert, episode, link=None, now=NOW)
     later = message_of(alert, episode, link=None, now=NOW + HOUR / 2, expires_at=until)
     late = message_of(alert, episode, link=None, now=NOW + 2 * HOUR, expires_at=until)
-    assert "stops it by itself, not before Fri 14:02 Berlin (13:02 UTC), in 1 h." in first.happens
+    assert (
+        "stops it after Fri 14:02 Berlin (13:02 UTC, in 1 h) without asking (mode auto)."
+        in first.happens
+    )
     assert "Fri 14:02 Berlin" in later.happens
-    assert "the notice period was over on Fri 14:02 Berlin" in late.happens
+    assert "The notice period of mode auto ended on Fri 14:02 Berlin" in late.happens
     assert (Answer.HOLD, Answer.KEEP, Answer.EXEMPT) == first.answers
     assert APPROVAL_ID == first.approval_id

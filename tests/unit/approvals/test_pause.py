@@ -288,8 +288,9 @@ def test_the_late_end_of_a_pause_never_says_that_nothing_is_paused_while_somethi
 
     _, ended, paused_again = messages.world.announcer.sent
     assert "GPU Governor was paused from Fri 12:02 to Fri 12:32" == ended.subject
-    assert "It has been paused again since Fri 12:33 UTC. You get a message about that pause." in (
-        ended.lines
+    assert (
+        "It has been paused again since Fri 12:33 UTC. You get a separate message about that pause."
+        in (ended.lines)
     )
     assert not any("Approved steps continue" in line for line in ended.lines)
     assert AlertKind.PAUSED == paused_again.kind

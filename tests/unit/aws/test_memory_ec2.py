@@ -53,7 +53,7 @@ def test_a_dry_run_changes_nothing() -> None:
     ec2.set_tags(TARGET, ["i-00000001"], {"Purpose": None}, dry_run=True)
 
     assert [] == ec2.create(TARGET, "i-00000001", {}, dry_run=True)
-    assert (before, {}, set()) == (ec2.instances, ec2.snapshots, ec2.cancelled)
+    assert (before, {}, set()) == (ec2.instances, ec2.snapshots, ec2.canceled)
 
 
 def test_writes_take_effect() -> None:

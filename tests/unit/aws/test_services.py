@@ -1,4 +1,4 @@
-"""Step Functions, SNS, SSM, Secrets Manager, prices, the catalogue, and whose credentials are
+"""Step Functions, SNS, SSM, Secrets Manager, prices, the catalog, and whose credentials are
 used."""
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def test_people_get_text_and_machines_get_data() -> None:
     assert ("one\ntwo\n\nSee the record: https://", text) == (text[:33], message["email"])
     assert "\nOwner: research\nProject: llm\n" in text
     assert text.endswith(
-        "You get this because this address subscribes to the alert topic of GPU Governor."
+        "You get this because this address is subscribed to GPU Governor's alert topic."
     )
     for protocol in ("sqs", "lambda", "http", "https"):
         document = json.loads(message[protocol])
@@ -587,7 +587,7 @@ def test_a_secret_goes_through_its_rotation(aws: Clients) -> None:
     assert "AWSCURRENT" in secret.stages(version)
 
 
-# prices and the catalogue
+# prices and the catalog
 
 
 def instance(**changes: Any) -> Instance:
@@ -880,7 +880,7 @@ def test_a_failed_spot_read_is_tried_again() -> None:
     assert Decimal("0.30") == prices.price(instance(**SPOT), Policy()).usd_per_hour
 
 
-def test_the_catalogue_knows_what_a_type_carries() -> None:
+def test_the_catalog_knows_what_a_type_carries() -> None:
     """Count, memory, board power and local disks of one accelerator model."""
     shape = shape_of("p4d.24xlarge")
     assert shape is not None

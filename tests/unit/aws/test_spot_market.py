@@ -72,7 +72,7 @@ def test_the_latest_price_of_every_zone_cheapest_first() -> None:
 
 
 def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
-    """An opt-in Region that is off, or a policy of the organisation."""
+    """An opt-in Region that is off, or a policy of the organization."""
     closed = ScriptedClient(describe_spot_price_history=[client_error("UnauthorizedOperation")])
     market = AwsPrices(
         RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed)

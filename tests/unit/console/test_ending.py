@@ -257,7 +257,7 @@ def test_the_page_says_that_the_hold_was_ended_though_no_sweep_has_looked_since(
     site = Site(hold)
     site.world.keep(row)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
-    said = "The hold was ended. The instance is judged at the next sweep."
+    said = "The hold has ended. The next sweep checks the instance."
     assert said not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
 
     assert 303 == site.send(cookies)["statusCode"]

@@ -186,7 +186,7 @@ def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"sort": "colour"}, "sort can be idle, price"),
+        ({"sort": "color"}, "sort can be idle, price"),
         ({"verdict": "dead"}, "verdict can be busy"),
         ({"page": "0"}, "page must be a number from 1 to 1"),
         ({"page": "2"}, "page must be a number from 1 to 1"),
@@ -299,8 +299,8 @@ def test_what_happens_to_an_idle_instance_follows_from_the_mode(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "Its creator is not looked up yet."),
-        ({"created_by": ""}, "CloudTrail does not know who created it."),
+        ({}, "Its creator has not been looked up yet."),
+        ({"created_by": ""}, "Creator unknown."),
         ({"created_by": "arn:<b>"}, "Created by <bdi>arn:&lt;b&gt;</bdi>."),
         ({"managed_by": "Amazon EKS"}, "Amazon EKS runs it. Its creator"),
     ],

@@ -117,7 +117,7 @@ def test_faults_that_last_and_advice_are_on_the_page() -> None:
     EveryEventStore(world.table).note_known(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
     page = text(world)
 
-    assert "<strong>Memory error</strong> on GPUs 0, 1. Distrust results since then" in page
+    assert "<strong>Memory error</strong> on GPUs 0, 1. Do not trust results since then" in page
     assert "Right-size: GPU 3 did nothing; a type with 1 accelerator would do.</li>" in page
     assert [("memory-error", ["0", "1"])] == [
         (one["kind"], one["gpus"])
@@ -131,12 +131,10 @@ def test_episodes_that_are_not_stored_any_more_are_said() -> None:
     """The instance was idle for long; only its records are gone, or of an earlier start."""
     world = ConsoleWorld()
     world.keep(replace(ROW, episode=None))
-    assert "It has not been idle long enough" in text(world)
+    assert "it has not been idle long enough" in text(world)
     world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=2))
     page = text(world)
-    assert (
-        "2 earlier episodes of it are not shown: of an earlier start, or no longer stored." in page
-    )
+    assert "2 earlier episodes are not shown: from an earlier start, or no longer stored." in page
     assert "not been idle long enough" not in page
     world.keep(ROW)
     assert "Its open episode could not be read." in text(world)
@@ -156,12 +154,12 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
 
     assert Decimal("5.67") * 72 == stop[-1]
     assert ": that saves $136 a day." in text(world)
-    assert "It is not among the instances that you see now" not in text(world)
+    assert "It is not one of the instances that you can see now" not in text(world)
     assert "$408 saved" in text(world)
     entry = make_entry(1)
     ended = ConsoleWorld()
     ended.book(replace(entry, ended_at=NOW))
-    assert "It is not among the instances that you see now" in text(ended)
+    assert "It is not one of the instances that you can see now" in text(ended)
     for fact in (
         entry.instance_type,
         entry.owner,
@@ -247,11 +245,11 @@ def test_a_keep_and_an_exemption_are_shown() -> None:
     world = ConsoleWorld()
     world.keep(ROW)
     target = Target(ROW.account, ROW.region)
-    hold = Hold(NOW + timedelta(hours=3), "licence server (link:bob@example.com)")
+    hold = Hold(NOW + timedelta(hours=3), "license server (link:bob@example.com)")
     world.state.put(InstanceRecord(target, ROW.instance_id, hold=hold))
     found = text(world)
     assert "<dt>Kept until</dt><dd>Fri 15:02 UTC</dd>" in found
-    assert "licence server (bob@example.com (mail link))" in found
+    assert "license server (bob@example.com (mail link))" in found
 
     world.state.put(InstanceRecord(target, ROW.instance_id, hold=Hold(NOW)))
     assert "Kept until" not in text(world)

@@ -50,7 +50,7 @@ def test_amounts_are_a_day_as_on_every_page_of_the_console() -> None:
     assert "Another $24 a day is not measured" in text
     assert 4 == text.count('<td class="number day">$24</td>')
     assert f"{idle_now} now, and $24 a day is not measured" in html(savings, world)
-    assert "$48 a day: who keeps them" in html(overview, world)
+    assert "$48 a day. See why, who keeps them" in html(overview, world)
     for view in (kept, savings, overview):
         assert "month is" not in html(view, world)
         assert "USD a month</th>" not in html(view, world)
@@ -66,7 +66,7 @@ def test_a_caller_sees_their_own_scope_alone() -> None:
     assert ["notebook-2"] == [row["name"] for row in document["instances"]]
     assert document["idle_usd_per_month"] == document["usd_per_month"] > 0
     assert document == savings_document["kept"]
-    assert "1 instance stays" in html(overview, world, who)
+    assert "1 instance is left alone" in html(overview, world, who)
     assert "ada" not in html(kept, world, who, path="/kept")
 
 
@@ -78,4 +78,4 @@ def test_the_pages_lead_to_the_list_if_it_has_rows() -> None:
     for view in (overview, savings):
         assert 'href="/kept"' in html(view, world).partition("<main")[2]
         assert 'href="/kept"' not in html(view, empty).partition("<main")[2]
-    assert "Nothing that you may see stays" in html(kept, empty, path="/kept")
+    assert "No instance that you may see is left alone" in html(kept, empty, path="/kept")

@@ -94,7 +94,7 @@ def test_the_month_is_compared_with_as_much_of_the_month_before() -> None:
     world.book(make_entry(1), make_entry(2, booked_at=last, ended_at=last + timedelta(hours=36)))
     figure, text = tile(world, "Saved this month, net")
 
-    assert ("$408", "1 stop · 0 undone · +100% on the same days of October") == (
+    assert ("$408", "1 stop · 0 undone · +100% compared with the same days of October") == (
         figure,
         text,
     )
@@ -295,7 +295,7 @@ def test_failed_workflows_are_one_problem_for_each_cause() -> None:
     assert [
         ("Could not stop notebook-1, notebook-2. A permission is missing: ec2:StopInstances.", 1),
         (
-            "Could not ask about notebook-3. Nobody would have got the message: no "
+            "Could not ask about notebook-3. The message would have reached nobody: no "
             "channel has delivered the "
             "message: 410 Gone.",
             3,

@@ -46,7 +46,7 @@ def world_with(spent: int, usd_per_hour: str = "10", budget: int | None = 1000) 
     ("world", "said"),
     [
         (world_with(500), "runs out Nov 22"),
-        (world_with(500, "0.5"), "to the end of the month, if what runs now runs on"),
+        (world_with(500, "0.5"), "to the end of the month if everything keeps running"),
         (world_with(1200), "$200 over"),
         (world_with(500, "0"), "to the end of the month"),
         (world_with(500, budget=None), "No budget is set that you may see"),
@@ -73,7 +73,7 @@ def test_the_month_is_forecast_by_past_weeks_beside_the_flat_rate() -> None:
     assert (spent, 0) == (document["spent_usd"], document["forecast_error_percent"])
     assert round(spent + left) == round(document["forecast_usd"])
     assert round(spent + 10 * left) == round(document["flat_forecast_usd"])
-    assert "as in past weeks (median error 0%)" in shown
+    assert "at the pace of recent weeks (median error 0%)" in shown
     assert Decimal(spent) == projects(world.asked()).tables[0].rows[0][3]
 
 

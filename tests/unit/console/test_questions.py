@@ -159,7 +159,7 @@ def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.Monkey
     assert (200, 49, 1) == (
         answered["statusCode"],
         said.count(": Recorded: kept until"),
-        said.count(": Held: nothing more is done; kept until"),
+        said.count(": On hold: nothing more is done to it. It is kept until"),
     )
     assert 0 == calls["dynamodb:Query", "DELIVERIES"]
     assert all(site.status(one) is not ApprovalStatus.PENDING for one in site.episodes)
@@ -235,7 +235,7 @@ def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
         )
     )
     record = site.ask(own, cookies=cookies)["body"]
-    assert "<h1>notebook is stopped. It saves $24/day</h1>" in record
+    assert "<h1>notebook is stopped, which saves $24/day</h1>" in record
     assert "Approved by alice@example.com" in record
 
 

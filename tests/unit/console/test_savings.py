@@ -103,7 +103,7 @@ def test_a_month_counts_what_was_booked_before_it_and_lasts() -> None:
     [row] = show(world).tables[0].rows
 
     assert "2026-11-01 00:00:00+00:00" == str(row[3])
-    assert "by 0 stops" in html(savings, world)
+    assert "from 0 stops" in html(savings, world)
 
 
 def test_the_newest_entry_comes_first() -> None:

@@ -132,7 +132,7 @@ def test_a_code_that_opens_nothing_says_why(answer: str) -> None:
 
     assert [used["statusCode"], foreign["statusCode"], expired["statusCode"]] == [403, 403, 403]
     assert "used already" in used["body"]
-    assert "not made by this governor" in foreign["body"]
+    assert "GPU Governor did not make this code" in foreign["body"]
     assert "older than a minute" in expired["body"]
     assert all("Set-Cookie" not in one["headers"] for one in (used, foreign, expired))
 

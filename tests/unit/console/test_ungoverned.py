@@ -87,7 +87,7 @@ def test_the_most_expensive_waste_comes_first_with_evidence_command_and_age() ->
     assert "No evidence: activity is not measured" in text
     assert "aws sagemaker delete-endpoint --endpoint-name chat-poc" in text
     assert "Scanned 5 h ago or later" in text
-    assert "$14,600 of it is likely, by weak evidence" in text
+    assert "The evidence for $14,600 of that is weak" in text
     assert "30 calls, all of them reads, for which AWS bills about $0.02" in text
 
 
@@ -159,9 +159,9 @@ def test_before_the_first_scan_the_page_says_what_to_do() -> None:
     """Also to somebody with a part of the fleet, in other words."""
     world = ConsoleWorld()
     text = html(ungoverned, world, path="/ungoverned")
-    assert "Nothing was scanned yet" in text
+    assert "Nothing has been scanned yet" in text
     assert "bin/governor scan" in text
-    assert "it was not scanned yet" in text
+    assert "it has not been scanned yet" in text
     some = caller(Scope(projects=frozenset({"vision"})))
     assert "console.scopes" in html(ungoverned, world, some, path="/ungoverned")
 
@@ -172,7 +172,9 @@ def test_a_scan_without_any_find_says_so() -> None:
     for target in TARGETS:
         scanned(world, target)
     text = html(ungoverned, world, path="/ungoverned")
-    expected = "Nothing in 2 accounts and 2 Regions costs money for accelerators without being"
+    expected = (
+        "Everything in 2 accounts and 2 Regions that costs money for accelerators is governed"
+    )
     assert expected in text
     assert 'href="/fleet"' in text
 

@@ -93,7 +93,7 @@ any_policy = st.builds(
 def test_nothing_is_terminated_without_a_snapshot_before_it(
     facts: PlanFacts, policy: Policy
 ) -> None:
-    """For every combination: a snapshot comes first, and a persistent request is cancelled right
+    """For every combination: a snapshot comes first, and a persistent request is canceled right
     before."""
     steps = draw_plan(facts, policy).steps
 
@@ -195,15 +195,15 @@ def test_a_price_that_is_known_in_part_is_no_saving() -> None:
 
 
 RAM = "everything in RAM and in GPU memory"
-DISK = "all data on local NVMe (1x250 GB); it is in no snapshot"
+DISK = "all data on local NVMe disks (1x250 GB), which snapshots do not cover"
 ADDRESS = "the public IPv4 address 198.51.100.7, unless it is an Elastic IP"
-COPY = "user data, if it has any; a copy is kept in the audit bucket first"
+COPY = "user data, if it has any; a copy is stored in the audit bucket first"
 GOES = "volume vol-1 (/dev/xvda, 100 GiB): deleted with it"
 KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
-COPIES = "one snapshot per EBS volume, to be deleted after 30 days at the earliest"
-ITSELF = "the instance itself; starting it again depends on free capacity of its type"
+COPIES = "one snapshot of each EBS volume, for at least 30 days"
+ITSELF = "the instance itself; starting it again needs free capacity for its type"
 AFTER = (
-    "what it writes to its volumes after the snapshots begin, since it cannot be stopped "
+    "what it writes to its volumes after the snapshots begin, because it cannot be stopped "
     "first; they are "
     "crash-consistent"
 )
@@ -249,9 +249,9 @@ def shape(**changes: Any) -> dict[str, Any]:
             shape(local_nvme="unknown"),
             [
                 RAM,
-                "all data on local disks (their size is not in the catalogue); it is in "
-                "no snapshot",
-                "the whole root volume: it is an instance store and in no snapshot",
+                "all data on local disks (their size is not in the catalog), which snapshots do "
+                "not cover",
+                "the whole root volume: it is an instance store, which snapshots do not cover",
                 GOES,
                 COPY,
                 AFTER,
@@ -264,7 +264,7 @@ def shape(**changes: Any) -> dict[str, Any]:
             {"shape": None},
             [
                 RAM,
-                "local disks, if g5.xlarge has any (the type is not in the catalogue)",
+                "data on local disks, if g5.xlarge has any (the type is not in the catalog)",
                 GOES,
                 COPY,
             ],
@@ -390,13 +390,15 @@ def test_termination_protection_falls_back_to_a_stop_only_where_the_policy_says_
 
     assert () == draw_plan(facts, TERMINATE).steps
     assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, stop_instead).steps
-    assert "a human said no" in draw_plan(facts, stop_instead).replaced_because[0]
+    assert "is on, so it is not" in draw_plan(facts, stop_instead).replaced_because[0]
 
 
 def test_stop_protection_that_a_partition_does_not_know_is_said() -> None:
     """The plan is as without it: EC2 would not have let anybody set the flag."""
     facts = make_facts(protection=Protection(stop=None))
-    said = "stop protection is not known: EC2 in this Region does not know disableApiStop"
+    said = (
+        "stop protection is not known, because EC2 in this Region does not support disableApiStop"
+    )
 
     for policy in (STOP, TERMINATE):
         plan = draw_plan(facts, policy)
@@ -425,9 +427,7 @@ def test_what_has_no_volume_is_not_terminated() -> None:
     for policy in (TERMINATE, allowed):
         plan = draw_plan(bare, policy)
         assert () == plan.steps
-        assert (
-            "it has no EBS volume, so nothing could be kept in a snapshot" in plan.replaced_because
-        )
+        assert "it has no EBS volume, so no snapshot could keep its data" in plan.replaced_because
 
 
 def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
@@ -435,7 +435,7 @@ def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
     plan = draw_plan(make_facts(make_instance(root_device_type="instance-store")), TERMINATE)
 
     assert (Step.SNAPSHOT, Step.TERMINATE) == plan.steps
-    assert any("root volume" in loss and "in no snapshot" in loss for loss in plan.losses)
+    assert any("root volume" in loss and "snapshots do not cover" in loss for loss in plan.losses)
     assert not any("root volume" in loss for loss in draw_plan(make_facts(), TERMINATE).losses)
 
 
@@ -455,7 +455,7 @@ def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only(
     assert not any(
         "user data" in loss or "network" in loss or "group" in loss for loss in stops.losses
     )
-    assert stops.stays[-1].endswith("free capacity of its type in the placement group trainers")
+    assert stops.stays[-1].endswith("free capacity for its type in the placement group trainers")
     assert (1, 0) == tuple(sum("capacity" in stay for stay in plan.stays) for plan in (stops, ends))
     assert ("Stopping", "Terminating") == (stops.doing, ends.doing)
     assert not any("network" in loss or "group" in loss for loss in unknown.losses)

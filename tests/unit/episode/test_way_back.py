@@ -48,7 +48,7 @@ def test_a_key_that_is_not_enabled_is_a_doubt(state: str) -> None:
     """Whatever keeps EC2 from using it, and states that AWS adds later."""
     (doubt,) = doubts_of(encrypted(OWN, OWN), [VolumeKey(OWN, state)])
     assert doubt.startswith(f"The KMS key {OWN} of volumes /dev/sd0, /dev/sd1 ")
-    assert doubt.endswith("EC2 cannot start the instance while it is.")
+    assert doubt.endswith("EC2 cannot start the instance until that changes.")
 
 
 def test_a_key_of_a_central_account_is_a_doubt_even_if_it_is_enabled() -> None:
@@ -61,12 +61,15 @@ def test_a_disabled_key_of_a_central_account_is_named_once() -> None:
     """Its ARN fills two lines on a phone."""
     (doubt,) = doubts_of(encrypted(CENTRAL), [VolumeKey(CENTRAL, "Disabled")])
     assert 1 == doubt.count(CENTRAL)
-    assert "is disabled. EC2 cannot start the instance while it is. It belongs to account" in doubt
+    assert (
+        "is disabled. EC2 cannot start the instance until that changes. It belongs to account"
+        in doubt
+    )
 
 
 def test_a_key_that_cannot_be_looked_at_is_a_doubt_with_the_reason() -> None:
     (doubt,) = doubts_of(encrypted(OWN), [VolumeKey(OWN, problem="AccessDeniedException")])
-    assert "could not be looked at" in doubt
+    assert "could not be checked" in doubt
     assert doubt.endswith(": AccessDeniedException.")
 
 

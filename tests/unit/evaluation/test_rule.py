@@ -191,7 +191,7 @@ def traces(draw: st.DrawFn) -> Trace:
 @given(
     traces(), st.sampled_from([(30, 15), (60, 30), (120, 60), (120, 90)]), st.sampled_from([15, 30])
 )
-def test_it_agrees_with_the_products_own_judgement(
+def test_it_agrees_with_the_products_own_judgment(
     trace: Trace, waits: tuple[int, int], window_minutes: int
 ) -> None:
     """At the end of every bin, on what `GatherEvidence` makes of the same readings."""

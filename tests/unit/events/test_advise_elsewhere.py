@@ -43,7 +43,7 @@ def test_the_cheapest_zones_are_told_after_the_warning() -> None:
         line.split()[1] for line in alert.lines if line.startswith("- us-")
     ]
     assert (
-        "may run cheaper or longer in another zone: in us-east-1a it costs $0.55 an hour"
+        "may run cheaper or longer in another zone. In us-east-1a, it costs $0.55 an hour"
         in alert.lines[0]
     )
     assert ("us-east-1", "us-east-1", "us-west-2", "eu-west-1") == world.market.asked[0]
@@ -55,7 +55,7 @@ def test_a_zone_that_costs_as_much_is_called_no_cheaper() -> None:
     world = priced(prices=tuple(one._replace(usd_per_hour=Decimal("0.55")) for one in PRICES))
     world.interruption(world.warned())
     assert (
-        "may run longer, though no cheaper, in another zone: in us-east-1a"
+        "may run longer, though no cheaper, in another zone. In us-east-1a"
         in world.sent[1].lines[0]
     )
 
@@ -130,7 +130,7 @@ def test_scores_are_told_in_the_same_message_where_the_policy_asks_for_them() ->
     world.interruption(world.warned())
 
     (alert,) = world.sent[1:]
-    assert "no promise: us-west-2 9, us-east-1 2" in " ".join(alert.lines)
+    assert "from 10 (likely) to 1 (unlikely): us-west-2 9, us-east-1 2" in " ".join(alert.lines)
     assert {"us-west-2": 9, "us-east-1": 2} == alert.facts["placement_scores"]
     (types,) = world.market.scored
     assert world.instance.instance_type in types

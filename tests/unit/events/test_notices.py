@@ -105,15 +105,15 @@ def test_a_retirement_is_told_once_with_its_date_and_what_to_do() -> None:
         alert.instance_id,
     )
     text = " ".join(alert.lines)
-    assert "Fri Dec 4, 12:02 UTC, in 14 days" in text
-    assert "What to do: stop and start it" in text
+    assert "Fri Dec 4, 12:02 UTC (in 14 days)" in text
+    assert "What to do: stop it and start it again" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "advice"),
     [
         ({"root_device_type": "instance-store"}, "cannot be stopped"),
-        ({"lifecycle": Lifecycle.SPOT}, "replaced by a new one"),
+        ({"lifecycle": Lifecycle.SPOT}, "does not move a Spot instance"),
     ],
 )
 def test_the_advice_fits_the_instance(changes: dict[str, Any], advice: str) -> None:
@@ -152,7 +152,7 @@ def test_a_new_date_is_told_anew_and_reminded_of_alone() -> None:
 
 
 def test_what_is_over_is_not_reminded_of() -> None:
-    """Cancelled or done, or the instance has gone."""
+    """Canceled or done, or the instance has gone."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id))
     assert () == world.scheduled(retirement(instance_id, is_over=True))
@@ -297,7 +297,7 @@ def test_the_last_warning_names_the_minutes_and_what_is_lost() -> None:
     assert () == world.block(expiring)
     (alert,) = world.announcer.sent
     assert (Severity.CRITICAL, instance_id) == (alert.severity, alert.instance_id)
-    assert "terminated from Fri 12:12 UTC" in alert.subject
+    assert "save your work by Fri 12:12 UTC" in alert.subject
 
     world.change(instance_id, state="terminated")
     assert () == world.block(replace(expiring, event_id="event-3"))
@@ -359,7 +359,7 @@ def test_an_older_date_that_comes_late_is_neither_told_nor_kept() -> None:
 
 
 def test_what_was_closed_is_not_opened_by_what_was_said_before() -> None:
-    """Nobody is told, or reminded, of a change that AWS has cancelled; a newer word opens it
+    """Nobody is told, or reminded, of a change that AWS has canceled; a newer word opens it
     again."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, is_over=True))
@@ -426,7 +426,7 @@ def test_a_reminder_is_promised_only_where_one_will_come(hours: int, promised: b
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=hours)))
 
-    assert promised == ("A reminder follows" in " ".join(world.announcer.sent[0].lines))
+    assert promised == ("You will get a reminder" in " ".join(world.announcer.sent[0].lines))
     assert promised == bool(world.log.notices(TARGET))
 
 
@@ -437,7 +437,7 @@ def test_a_change_without_a_date_is_not_said_to_come_now() -> None:
 
     (alert,) = world.announcer.sent
     assert "trainer: AWS schedules: persistent instance retirement, no date yet" == alert.subject
-    assert "AWS names no date" in alert.lines[1]
+    assert "AWS gives no date" in alert.lines[1]
     assert "minutes" not in " ".join((alert.subject, *alert.lines))
     assert "reminder" not in " ".join(alert.lines)
     assert alert.facts["happens_at"] is None

@@ -766,10 +766,14 @@ def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.Mo
         (None, "Its checkpoint hook was asked to save the work (the policy says so).", True),
         (
             AccessDenied("no right", operation="ssm:SendCommand"),
-            "so save by hand: no right",
+            "so save your work by hand: no right",
             False,
         ),
-        (Unavailable("no answer", operation="ssm:SendCommand"), "so save by hand: no answer", None),
+        (
+            Unavailable("no answer", operation="ssm:SendCommand"),
+            "so save your work by hand: no answer",
+            None,
+        ),
     ],
     ids=["sent", "refused", "no answer"],
 )
@@ -806,7 +810,7 @@ def test_a_hook_that_was_sent_is_told_as_sent_whatever_came_after() -> None:
     world.react([world.warned()])
     (alert,) = world.sent
     assert True is alert.facts["checkpoint_sent"]
-    assert "when this warning first came" in alert.lines[-1]
+    assert "when this warning first arrived" in alert.lines[-1]
     assert 1 == len(world.hook.sent)
 
 
@@ -822,7 +826,7 @@ def test_the_message_of_a_mass_names_those_that_could_not_be_asked() -> None:
     summary = world.sent[-1]
     assert AlertKind.MASS_INTERRUPTION is summary.kind
     assert lost == sorted(summary.facts["checkpoint_not_sent"])  # type: ignore[call-overload]
-    assert summary.lines[3].startswith("3 hooks did not start, or it is not known: ")
+    assert summary.lines[3].startswith("3 hooks did not start, or may not have started: ")
     assert all(one in summary.lines[3] for one in lost)
 
 

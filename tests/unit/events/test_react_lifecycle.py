@@ -47,7 +47,7 @@ def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> 
         alert.owner,
     )
     assert "The Auto Scaling group trainers will terminate trainer" in alert.lines[0]
-    assert "until Fri 12:12 UTC at most" in alert.lines[1]
+    assert "until Fri 12:12 UTC at the latest" in alert.lines[1]
     assert [(world.instance.instance_id, "auto-scaling-termination", 580, False)] == world.hook.sent
     assert (Notified.SINGLY, True, True) == (
         reaction.notified,
@@ -264,8 +264,8 @@ def test_a_replaced_root_volume_is_no_termination() -> None:
     (alert,) = world.sent
     assert "Auto Scaling will replace the root volume of trainer (g5.xlarge)" == alert.subject
     assert alert.lines[0] == (
-        "The Auto Scaling group trainers will replace the root volume of trainer, which goes on to "
-        "run. Everything on that volume and in memory is lost."
+        "The Auto Scaling group trainers will replace the root volume of trainer. The "
+        "instance keeps running, but everything on that volume and in memory is lost."
     )
     assert "terminat" not in " ".join((alert.subject, *alert.lines))
     assert (True, False) == (reaction.checkpoint_sent, voided(world))

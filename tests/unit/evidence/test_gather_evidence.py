@@ -450,7 +450,7 @@ def test_a_listing_that_fails_is_a_problem_of_the_silent_alone() -> None:
 
 
 def test_ec2s_own_power_metric_is_told_and_proves_nothing() -> None:
-    """It colours the sentence of a verdict that is no data with or without it."""
+    """It colors the sentence of a verdict that is no data with or without it."""
     world = Readings()
     world.publish(1, [3.0, 11.0], metric="GPUPowerUtilization")
     asked = request()

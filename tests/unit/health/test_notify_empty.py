@@ -50,16 +50,13 @@ def test_a_day_of_empty_capacity_is_said_once_a_week() -> None:
         alert.owner,
     )
     assert alert.subject.startswith(
-        "3 of 4 p5.48xlarge reserved in 123456789012/us-east-1 stand empty, $165/h"
+        "3 of 4 reserved p5.48xlarge in 123456789012/us-east-1 are unused, $165/h"
     )
     text = "\n".join(alert.lines)
-    assert (
-        "Capacity Reservation cr-0123456789abcdef0 was not full; now 3 of 4 instances are unused"
-        in text
-    )
-    assert "Held by training of account 123456789012, until 2026-12-31 18:00 UTC" in text
-    assert "worth $165 an hour at list price, $120,538 a month" in text
-    assert "GPU Governor never cancels capacity" in text
+    assert "Right now, 3 of its 4 instances are unused" in text
+    assert "It belongs to training of account 123456789012 (until 2026-12-31 18:00 UTC)" in text
+    assert "costs $165 an hour at list price, $120,538 a month" in text
+    assert "GPU Governor never cancels reservations" in text
     assert "165.12" == alert.facts["usd_per_hour"]
     assert [] == sent_after(world, 7 * DAY - 1)
     assert 1 == len(sent_after(world, 1))
@@ -86,10 +83,10 @@ def test_a_check_that_was_missed_does_not() -> None:
 @pytest.mark.parametrize(
     ("reservation", "prices", "line"),
     [
-        ({"is_block": True}, {}, "It is paid in advance and cannot be canceled"),
+        ({"is_block": True}, {}, "It is paid for in advance and cannot be canceled"),
         ({"ends_at": None}, {}, "without an end date"),
         ({"instance_type": "p5e.48xlarge"}, {}, "Its price is not known"),
-        ({}, {"p5.48xlarge": Decimal(10)}, "worth $30 an hour"),
+        ({}, {"p5.48xlarge": Decimal(10)}, "costs $30 an hour"),
     ],
 )
 def test_what_is_known_of_it_is_said(

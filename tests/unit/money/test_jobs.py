@@ -135,10 +135,11 @@ def test_the_amounts_of_the_mail_add_up_too(costs: list[CountedCost]) -> None:
     )
 
     expected = exact(costs)
-    lines = [line for line in alert.lines if line.startswith("Cost by job of ")]
+    lines = [line for line in alert.lines if line.startswith("Cost by job in ")]
     assert sum(one.names_a_job for one in whole.projects) == len(lines)
     for line in lines:
-        project, rest = line.removeprefix("Cost by job of ").split(", $", 1)
+        name, rest = line.removeprefix("Cost by job in ").split(" ($", 1)
+        project = name.removeprefix("project ").replace("instances without a project", UNASSIGNED)
         usd = [
             Decimal(text.replace(",", "")) for text in re.findall(r"\$([\d,]+\.\d\d)", f"${rest}")
         ]

@@ -90,7 +90,7 @@ def test_the_question_says_that_the_budget_is_the_reason() -> None:
     assert opened is not None
     assert (Mode.ASK, True, False) == (opened.mode, opened.by_budget, opened.asking.acts_on_silence)
     assert opened.asking.schedule is not None
-    reason = "You are asked because project vision is over its budget of this month."
+    reason = "You are asked because project vision is over its budget for this month."
     assert reason in stage_alert(opened, Stage.ASK, NOW, None).lines
     assert found.base().policy.approval.on_expiry == "act"
     usual = replace(opened, overrides=())
@@ -105,7 +105,7 @@ def test_an_answer_counts_no_longer_once_the_budget_does_not_ask() -> None:
     over = replace(world.guards, policies=book("ask", "vision"))
     assert not over.check(world.ref, Step.STOP).dry_run
     for no_longer in (book("ask", "llm"), book("observe", "vision")):
-        with pytest.raises(SafetyError, match="mode went from ask to observe"):
+        with pytest.raises(SafetyError, match="mode has changed from ask to observe"):
             replace(world.guards, policies=no_longer).check(world.ref, Step.STOP)
 
 

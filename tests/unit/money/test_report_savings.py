@@ -208,18 +208,19 @@ def test_a_report_says_what_the_page_says() -> None:
     world.report()
 
     everything = world.announcer.sent[0]
-    assert "GPU costs of November 16 to November 22: $612 saved, $30 idle" == everything.subject
+    assert "GPU costs, November 16 to November 22: $612 saved, $30 idle" == everything.subject
     text = "\n".join(everything.lines)
     assert (
-        "All governed instances cost $137 in November 16 to November 22. $612 was saved net" in text
+        "All governed instances cost $137 (November 16 to November 22). The net saving is $612 at "
+        "list prices." in text
     )
     assert (
-        "In cash that is between $0.00 and $612. Counted only until the owners' next "
-        "working morning" in text
+        "In cash, the saving is between $0.00 and $612, because a Savings Plan or a reservation "
+        "may have been paid for anyway." in text
     )
-    assert "Kept by choice: $7.00" in text
+    assert "that people chose to keep cost $7.00." in text
     assert "Saved by project: vision $612." in text
-    assert "Data transfer, licenses and tax are in no figure." in text
+    assert "No figure includes data transfer, licenses or tax." in text
     by_day = [Decimal(one) for one in everything.facts["saved_by_day"]]  # type: ignore[attr-defined]
     assert (7, Decimal("5.67") * 12) == (len(by_day), by_day[2])
     assert abs(sum(by_day) - Decimal(str(everything.facts["net_usd"]))) <= 7 * Decimal("0.000001")
@@ -300,4 +301,4 @@ def test_costs_of_every_account_and_region_are_in_it() -> None:
         )
     world.report()
 
-    assert "cost $100 in" in world.announcer.sent[0].lines[0]
+    assert "cost $100 (November 16 to" in world.announcer.sent[0].lines[0]

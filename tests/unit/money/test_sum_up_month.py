@@ -120,7 +120,7 @@ def test_projects_are_summed_over_targets() -> None:
     assert (Severity.INFO, "llm") == (alert.severity, alert.project)
     text = " ".join(alert.lines)
     assert "$11,000 in November 2026 so far" in text
-    assert "110% of its budget of $10,000" in text
+    assert "110% of the budget of $10,000" in text
     assert f"{TARGET} $6,000, {THERE} $5,000" in text
 
 
@@ -163,7 +163,7 @@ def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> N
         plain(9000 + cost_between(Decimal(10), NOW, month_end(NOW)))
         == alert.facts["flat_forecast_usd"]
     )
-    assert "as in past weeks" in " ".join(alert.lines)
+    assert "At the pace of recent weeks" in " ".join(alert.lines)
 
 
 def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
@@ -189,7 +189,7 @@ def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
     least = ["quiet", "low", "middle"]
     assert least == [line.split()[1] for line in texts[0] if line.startswith("- ")]
     assert "- quiet (g5.xlarge): 6% in its last 2 hours, $1.01 an hour" in texts[0]
-    assert ["Nothing is stopped without a yes." in " ".join(lines) for lines in texts] == [
+    assert ["Nothing is stopped without an approval." in " ".join(lines) for lines in texts] == [
         True,
         False,
         False,
@@ -275,9 +275,9 @@ def test_the_outlook_says_when_the_budget_will_be_used_up() -> None:
     world.sum_up()
 
     text = " ".join(world.told()[0].lines)
-    assert "runs out at Sat 08:02 UTC" in text
-    assert "the month costs $33,196" in text
-    assert "2.5 instance hours of unknown price" in text
+    assert "run out on Sat 08:02 UTC" in text
+    assert "the month will cost $33,196" in text
+    assert "2.5 instance hours without a known price" in text
 
 
 def test_a_message_that_nobody_took_is_sent_by_the_next_sweep() -> None:

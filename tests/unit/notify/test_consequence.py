@@ -115,7 +115,7 @@ def test_mode_auto_says_until_when_it_can_be_held(action: Action) -> None:
     done = "stopped" if action is Action.STOP else "terminated"
 
     assert alert_of(episode, Stage.TELL).subject.startswith(
-        f"notebook-7 will be {done}, not before {WHEN[Mode.AUTO]}, unless you hold it"
+        f"notebook-7 will be {done} after {WHEN[Mode.AUTO]} unless you put it on hold"
     )
 
 

@@ -78,7 +78,7 @@ def test_what_all_lose_is_said_once() -> None:
     message = digest(
         [instance_number(number, acts=True, losses=lost) for number, lost in enumerate(losses)]
     )
-    (lost,) = [section for section in message.sections if "loses" in section.heading]
+    (lost,) = [section for section in message.sections if "lost" in section.heading]
 
     assert (SHARED, f"notebook-03, notebook-05: {OWN}") == lost.lines
     assert 1 == rendered(message)["mail text"].count(SHARED)
@@ -90,10 +90,10 @@ def test_the_first_line_names_what_silence_stops() -> None:
     message = digest(episodes)
 
     assert (
-        "If nobody answers, GPU Governor stops 2 of these 12 (notebook-02, notebook-07), not "
-        "before Sat 04:02 Berlin (03:02 UTC), in 15 h." == message.happens
+        "If nobody answers, GPU Governor stops 2 of these 12 (notebook-02, notebook-07) "
+        "after Sat 04:02 Berlin (03:02 UTC, in 15 h)." == message.happens
     )
-    assert message.title.startswith("2 of 12 idle GPU instances will be stopped, not before Sat 04")
+    assert message.title.startswith("2 of 12 idle GPU instances will be stopped after Sat 04")
     assert not [line for section in message.sections for line in section.lines if "Sat" in line]
 
 
@@ -104,9 +104,9 @@ def test_deadlines_hours_apart_stand_in_their_lines() -> None:
     )
     lines = [line for section in message.sections[:2] for line in section.lines]
 
-    assert "not before Sat 04:02 Berlin" in lines[0]
+    assert "after Sat 04:02 Berlin" in lines[0]
     assert "by Sat 07:02 Berlin" in lines[1]
-    assert "not before Sat 04:02 Berlin" in message.title
+    assert "after Sat 04:02 Berlin" in message.title
 
 
 def test_twelve_instances_fit_on_two_screens_of_text() -> None:

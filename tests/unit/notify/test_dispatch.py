@@ -58,9 +58,8 @@ from tests.unit.worlds.world import APPROVAL_ID, World
 ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
 FINOPS = Contact(emails=("finops@example.com",))
 NOBODYS = (
-    "only channels of everybody have it, and none of the contacts it is for: give "
-    "EmailSender, or the "
-    "contact's own slack_channel"
+    "only shared channels have it, and none of the contacts that it is for: set EmailSender, or "
+    "the contact's own slack_channel"
 )
 
 
@@ -446,7 +445,8 @@ def test_a_refusal_is_on_record_and_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("routes", "why"), [(0, "no channel is configured"), (1, "all 1 channels of people")]
+    ("routes", "why"),
+    [(0, "no channel is configured"), (1, "the only channel that people read has refused it")],
 )
 def test_where_nobody_has_it_that_is_on_record(routes: int, why: str) -> None:
     """The workflow reads it, and fails instead of waiting for an answer nobody can give."""
@@ -707,7 +707,7 @@ def test_a_channel_that_is_not_for_it_is_left_out() -> None:
     ],
 )
 def test_a_button_never_wipes_a_disk(changes: dict[str, Any], answers: tuple[Answer, ...]) -> None:
-    """A tick or a typed id is for the page. A world without a catalogue may have disks."""
+    """A tick or a typed id is for the page. A world without a catalog may have disks."""
     episode = World(decide=False, changes=changes)._stored()
     assert answers == answers_of(episode)
     plain = replace(episode, plan=replace(episode.plan, loses_local_disks=False))
@@ -722,9 +722,9 @@ def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
     episode = World(decide=False)._stored()
     message = message_of(stage_alert(episode, Stage.ASK, NOW, None), episode, link=None)
 
-    assert ["Stopping it loses"] == [section.heading for section in message.sections]
+    assert ["What is lost"] == [section.heading for section in message.sections]
     folded = [section.heading for section in message.details]
-    assert ["If you stop it", "It keeps", "Starting it again", "Price"] == folded
+    assert ["If you stop it", "What is kept", "Starting it again", "Price"] == folded
     assert message.evidence is not None
     assert ("0", "GPU 0") == (episode.measurement.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 

@@ -79,7 +79,7 @@ def test_fifteen_failures_of_one_cause_are_one_message_to_each() -> None:
 
     for everybody in ("finops@example.com", "C0ALL"):
         (message,) = fleet.got(everybody)
-        assert "15 GPU instances, all for one cause" in message
+        assert "15 GPU instances, all for the same reason" in message
         for ref, owner in zip(fleet.refs, OWNERS, strict=True):
             assert ref.instance_id in message
             assert f"owner {owner}, project unassigned, $24 a day while it runs" in message

@@ -115,7 +115,7 @@ def test_an_incident_ends_when_the_time_it_was_about_has_passed(
 
     assert people == len(world.post.mail.sent)
     over = world.hook.sent[-1]
-    assert (f"Over: {alert.subject}", True) == (over.title, over.data[REPEATS])
+    assert (f"Resolved: {alert.subject}", True) == (over.title, over.data[REPEATS])
 
 
 def test_what_opened_late_is_closed_late() -> None:

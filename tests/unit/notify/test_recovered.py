@@ -91,7 +91,7 @@ def test_fifteen_failures_of_one_cause_page_once_and_are_resolved_once() -> None
     assert [page] == fleet.pages()
     (event,) = [json.loads(body) for _, body, _ in fleet.https.sent]
     assert event["payload"]["summary"].startswith(
-        "Could not stop 15 GPU instances, all for one cause"
+        "Could not stop 15 GPU instances, all for the same reason"
     )
 
     fleet.stop(fleet.again(fleet.refs[0]))

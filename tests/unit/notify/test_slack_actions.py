@@ -130,7 +130,11 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         approval.decision.person,
     )
     assert [
-        ("C0ML:1.2", "U0BOB", "Recorded: approved. Until EC2 is called, you can still hold it.")
+        (
+            "C0ML:1.2",
+            "U0BOB",
+            "Recorded: approved. You can still put it on hold until EC2 is called.",
+        )
     ] == slack.said
     assert [APPROVAL_ID] == slack.holds
 
@@ -171,7 +175,7 @@ def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
     )
     assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
 
-    slack.press("exempt", reason="licence server")
+    slack.press("exempt", reason="license server")
     assert ApprovalStatus.EXEMPTED is slack.status
 
 
@@ -219,9 +223,9 @@ def test_a_second_press_is_told_who_was_first() -> None:
 @pytest.mark.parametrize(
     ("button", "says"),
     [
-        ("hold", "Held: nothing more is done."),
-        ("keep", "Held: nothing more is done; kept until Sat 09:00 UTC."),
-        ("exempt", "Held: nothing more is done; it is exempt from now on."),
+        ("hold", "On hold: nothing more is done to it."),
+        ("keep", "On hold: nothing more is done to it. It is kept until Sat 09:00 UTC."),
+        ("exempt", "On hold: nothing more is done to it. It is exempt from now on."),
     ],
 )
 def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
@@ -231,7 +235,7 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
     slack.press(button, reason="demo")
 
     assert ApprovalStatus.APPROVED is slack.status
-    assert "you can still hold it" in slack.said[0][2]
+    assert "You can still put it on hold" in slack.said[0][2]
     assert [APPROVAL_ID, None] == slack.holds
     assert says == slack.said[1][2]
     approval = slack.world.state.approval(APPROVAL_ID)
@@ -252,7 +256,7 @@ def test_a_press_after_a_yes_that_was_given_elsewhere_offers_a_hold() -> None:
     assert "already decided" in slack.said[0][2]
     assert [APPROVAL_ID] == slack.holds
     slack.press("hold")
-    assert "Held: nothing more is done." == slack.said[1][2]
+    assert "On hold: nothing more is done to it." == slack.said[1][2]
     assert [APPROVAL_ID, None] == slack.holds
 
 
@@ -262,7 +266,7 @@ def test_a_press_of_a_question_that_is_gone_is_told_so() -> None:
     slack.world.state.items.clear()
     slack.press("approve")
 
-    assert [("C0ML:1.2", "U0BOB", "This question does not exist any more.")] == slack.said
+    assert [("C0ML:1.2", "U0BOB", "This question no longer exists.")] == slack.said
     assert [None] == slack.holds
 
 

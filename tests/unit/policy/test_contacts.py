@@ -91,25 +91,25 @@ def test_the_owner_goes_before_the_project_before_the_default(
         (
             "carl",
             "unassigned",
-            "The owner tag names `carl`, whom the policy does not know: the default contacts are "
-            "asked.",
+            'The owner tag names "carl", which is not in the policy. The default contacts are '
+            "asked instead.",
         ),
         (
             "carl@example.org",
             "llm",
-            "The owner tag names `carl@example.org`, whom the policy does not know: the contact of "
-            "the project llm is asked.",
+            'The owner tag names "carl@example.org", which is not in the policy. The contact of '
+            "project llm is asked instead.",
         ),
         (
             "bob@example.com, carl",
             "llm",
-            "The owner tag also names `carl`, whom the policy does not know.",
+            'The owner tag also names "carl", which is not in the policy.',
         ),
         (
             "a b c d e",
             "llm",
-            "The owner tag names `a`, `b`, `c` and 2 more, whom the policy does not know: the "
-            "contact of the project llm is asked.",
+            'The owner tag names "a", "b", "c" and 2 more, which are not in the policy. The '
+            "contact of project llm is asked instead.",
         ),
     ],
 )
@@ -133,15 +133,15 @@ def test_nobody_is_said_to_be_asked_where_the_policy_names_no_default_contacts()
     nobody = Ownership(contacts={"ml": ML})
 
     text = nobody.why_others_are_asked("carl", "unassigned")
-    assert text.endswith("whom the policy does not know, and there are no default contacts.")
+    assert text.endswith("which is not in the policy. There are no default contacts.")
 
 
 @pytest.mark.parametrize(
     ("owner", "project", "ending"),
     [
-        ("carl", "unassigned", ": the default contacts are notified."),
-        ("carl", "llm", ": the contact of the project llm is notified."),
-        ("bob@example.com, carl", "llm", "also names `carl`, whom the policy does not know."),
+        ("carl", "unassigned", ". The default contacts are notified instead."),
+        ("carl", "llm", ". The contact of project llm is notified instead."),
+        ("bob@example.com, carl", "llm", 'also names "carl", which is not in the policy.'),
     ],
 )
 def test_nobody_is_said_to_be_asked_where_nothing_is_asked(
@@ -174,7 +174,7 @@ def test_too_many_and_unknown_owners_are_both_said() -> None:
     owner = ",".join([*(f"p{n}@example.com" for n in range(11)), "carl"])
     assert DIRECTORY.why_others_are_asked(owner, "llm") == (
         "The owner tag names 11 contacts: only the first 10 are asked. "
-        "The owner tag also names `carl`, whom the policy does not know."
+        'The owner tag also names "carl", which is not in the policy.'
     )
 
 

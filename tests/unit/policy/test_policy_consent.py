@@ -464,7 +464,7 @@ def test_an_episode_of_mode_auto_does_not_act_once_acceptances_do_not_stand() ->
 
     for people_now in (frozenset[str](), frozenset({"alice@example.com"})):
         fewer = parse_policy(NAMED).apply_acceptances(Acceptances(book.terms, people_now))
-        with pytest.raises(SafetyError, match="mode went from auto to ask"):
+        with pytest.raises(SafetyError, match="mode has changed from auto to ask"):
             replace(world.guards, policies=fewer).check(world.ref, Step.STOP)
 
 

@@ -160,7 +160,7 @@ def test_two_people_in_the_parameter_are_said_to_hold_for_versions_alone() -> No
     (alert,) = world.told()
 
     assert any(
-        line.startswith("two_people_for_policy holds for such versions") for line in alert.lines
+        line.startswith("two_people_for_policy applies to stored versions") for line in alert.lines
     )
 
 

@@ -92,7 +92,7 @@ def answered(world: World, outcome: Outcome) -> World:
     else:
         until = NOW + timedelta(days=1)
         world.state.settle(
-            APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server")
+            APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "license server")
         )
     return world
 
@@ -288,7 +288,7 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
         (
             "MetricsLate",
             "none of the last minutes is known",
-            "Its newest readings did not come in time: none",
+            "The newest metrics did not arrive in time: none",
         ),
     ],
 )
@@ -427,8 +427,8 @@ def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bo
     ("steps", "said"),
     [
         ((), "Nothing was changed."),
-        ((Step.STOP,), "nothing was deleted"),
-        ((Step.STOP, Step.TERMINATE), "see in EC2 if it is gone"),
+        ((Step.STOP,), "Nothing was deleted"),
+        ((Step.STOP, Step.TERMINATE), "Check in the EC2 console whether it is gone"),
     ],
 )
 def test_a_failure_is_critical_and_says_what_had_been_asked(
@@ -855,7 +855,7 @@ def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
     assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
 
 
-WAY_BACK = "Still needed? Its record has a button to start it again."
+WAY_BACK = "Still needed? You can start it again from its record."
 
 
 def stopped_and_then(end: Callable[[World], object]) -> World:

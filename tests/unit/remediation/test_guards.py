@@ -144,11 +144,14 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
         ),
         "snoozed until Fri Nov 20, 13:02 UTC",
     ),
-    "mode to observe": (lambda w: set_mode(w, Mode.OBSERVE), "mode went from ask to observe"),
-    "mode to auto": (lambda w: set_mode(w, Mode.AUTO), "mode went from ask to auto"),
+    "mode to observe": (
+        lambda w: set_mode(w, Mode.OBSERVE),
+        "mode has changed from ask to observe",
+    ),
+    "mode to auto": (lambda w: set_mode(w, Mode.AUTO), "mode has changed from ask to auto"),
     "action changed": (
         lambda w: set_action(w, Action.NOTIFY_ONLY),
-        "plan would be another now: nothing",
+        "plan would now be different: nothing",
     ),
     "stop protection": (lambda w: protect(w, stop=True), "stop protection"),
     "managed by a service": (
@@ -196,7 +199,7 @@ def test_what_ec2_takes_back_is_neither_stopped_nor_terminated_meanwhile(
     world.state.note_warned(TARGET, {world.ref.instance_id: until})
 
     if minutes and step is not Step.SNAPSHOT:
-        with pytest.raises(Interrupted, match="takes the instance back"):
+        with pytest.raises(Interrupted, match="will reclaim the instance"):
             world.guards.clear(world.ref, step)
     else:
         assert world.guards.clear(world.ref, step)
@@ -228,7 +231,7 @@ def test_no_lifecycle_is_taken_for_another(lifecycle: Lifecycle) -> None:
     world = World()
     world.change_instance(lifecycle=lifecycle)
 
-    with pytest.raises(SafetyError, match="plan would be another now: nothing"):
+    with pytest.raises(SafetyError, match="plan would now be different: nothing"):
         world.guards.clear(world.ref, Step.STOP)
 
 
@@ -464,7 +467,7 @@ def test_a_spot_request_that_cannot_be_cancelled_keeps_the_instance() -> None:
     assert world.recheck(world.ref, Step.TERMINATE).proceed
     world.put_away(world.ref, Step.TERMINATE)
     assert ["stop", "terminate"] == world.writes()
-    assert {"sir-1"} == world.ec2.cancelled
+    assert {"sir-1"} == world.ec2.canceled
 
 
 def test_a_request_that_became_another_kind_is_another_plan() -> None:
@@ -472,7 +475,7 @@ def test_a_request_that_became_another_kind_is_another_plan() -> None:
     world = World(changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"})
     world.ec2.spot_requests["sir-1"] = SpotRequestType.ONE_TIME
 
-    with pytest.raises(SafetyError, match="plan would be another now"):
+    with pytest.raises(SafetyError, match="plan would now be different"):
         world.put_away(world.ref, Step.STOP)
 
 
@@ -569,5 +572,5 @@ def test_another_plan_says_why_only_where_there_is_a_reason() -> None:
     world = World()
     policy = world.policies.policy
     world.policies.policy = replace(policy, plan=replace(policy.plan, action=Action.NOTIFY_ONLY))
-    with pytest.raises(SafetyError, match=r"another now: nothing$"):
+    with pytest.raises(SafetyError, match=r"now be different: nothing$"):
         world.guards.clear(world.ref, Step.STOP)

@@ -220,7 +220,7 @@ def test_memory_that_is_held_again_ends_the_shorter_proof(minutes: int) -> None:
 
     assert (
         VerdictKind.NO_DATA,
-        "GPU memory is held again (87.4%), and 3 h of idleness are needed",
+        "GPU memory is held again (87.4%), so 3 h of idle time is required",
     ) == (
         verdict.kind,
         verdict.reason,

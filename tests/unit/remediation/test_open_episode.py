@@ -93,13 +93,13 @@ OWNERS = Ownership(
         (
             "carl",
             ("finn@example.com",),
-            "The owner tag names `carl`, whom the policy does not know: the default contacts are "
-            "asked.",
+            'The owner tag names "carl", which is not in the policy. The default contacts are '
+            "asked instead.",
         ),
         (
             "ml; carl@example.org",
             (ADA,),
-            "The owner tag also names `carl@example.org`, whom the policy does not know.",
+            'The owner tag also names "carl@example.org", which is not in the policy.',
         ),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_rehearsal_says_that_the_default_contacts_are_notified() -> None:
     note = stored_episode(world, ref_of(world, instance_id)).asking.owner_note
 
     assert note is not None
-    assert note.endswith("the default contacts are notified.")
+    assert note.endswith("The default contacts are notified instead.")
 
 
 def test_the_saving_is_what_the_bill_changes_by() -> None:
@@ -237,7 +237,7 @@ CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
     "taken back": (
         lambda w, i: w.state.note_warned(TARGET, {i: NOW + timedelta(minutes=2)}),
         Outcome.INTERRUPTED,
-        "takes the instance back",
+        "will reclaim the instance",
     ),
     "stopping": (lambda w, i: w.change(i, state="stopping"), Outcome.VOID, "no longer runs"),
     "restarted": (lambda w, i: w.change(i, launch_time=NOW), Outcome.VOID, "restarted"),

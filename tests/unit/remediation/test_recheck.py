@@ -52,7 +52,7 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
             TARGET, {w.ref.instance_id: w.clock.now() + timedelta(minutes=2)}
         ),
         Outcome.INTERRUPTED,
-        "takes the instance back",
+        "will reclaim the instance",
     ),
     "stopped by others": (
         lambda w: w.change_instance(state="stopped"),
@@ -78,7 +78,7 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     "mode changed": (
         lambda w: setattr(w.policies, "policy", Policy(mode=Mode.OBSERVE)),
         Outcome.REFUSED,
-        "mode went from ask to observe",
+        "mode has changed from ask to observe",
     ),
     "GPU works": (lambda w: w.publish_quiet(utilization=5.0), Outcome.WOKE_UP, "busy"),
     "CPU works": (
@@ -94,7 +94,7 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     "a job says so": (
         lambda w: w.metrics.publish("Throughput", own(w), [512.0] * 12, namespace="MLTraining"),
         Outcome.WOKE_UP,
-        "a job says that it works: MLTraining Throughput",
+        "a job reports work: MLTraining Throughput",
     ),
     "power is drawn": (
         lambda w: w.metrics.publish("nvidia_smi_power_draw", own(w), [150.0] * 12),

@@ -203,16 +203,19 @@ def test_the_question_says_when_others_started_it_and_how_long_it_is_quiet() -> 
         if line.startswith("Others")
     ]
     assert said == (
-        "Others have started it again twice after GPU Governor stopped it: on Thu Nov 12 "
-        "and Wed Nov 18. After this question nobody is asked about it until Sun Dec 20."
+        "Others have started it again twice after GPU Governor stopped it (on Thu Nov 12 "
+        "and Wed Nov 18). After this question, GPU Governor asks nobody about it until Sun Dec 20."
     )
 
 
 @pytest.mark.parametrize(
     ("days_ago", "said"),
     [
-        ((2.1, 2), "twice after GPU Governor stopped it: on Wed Nov 18. After"),
-        ((3, 2.1, 2), "3 times after GPU Governor stopped it: on Tue Nov 17 and Wed Nov 18. After"),
+        ((2.1, 2), "twice after GPU Governor stopped it (on Wed Nov 18). After"),
+        (
+            (3, 2.1, 2),
+            "3 times after GPU Governor stopped it (on Tue Nov 17 and Wed Nov 18). After",
+        ),
     ],
 )
 def test_the_question_names_each_day_once(days_ago: tuple[float, ...], said: str) -> None:

@@ -466,7 +466,7 @@ def test_refused_snapshots_of_a_stopped_instance_leave_it_stopped_and_the_messag
     )
 
     text = " ".join(alert.lines)
-    assert "An earlier question stopped it; nothing was deleted" in text
+    assert "An earlier question stopped it. Nothing was deleted" in text
     assert "its stop was requested" not in text.lower()
 
 

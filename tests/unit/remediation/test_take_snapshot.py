@@ -1,4 +1,4 @@
-"""One complete, labelled set of snapshots an episode, of an instance in the state the plan says."""
+"""One complete, labeled set of snapshots an episode, of an instance in the state the plan says."""
 
 from __future__ import annotations
 

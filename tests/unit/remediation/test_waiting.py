@@ -311,7 +311,7 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     ids = [f"i-{number}" for number in range(10)]
     world.state.try_count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
 
-    with pytest.raises(MustWait, match="10 instances of all accounts"):
+    with pytest.raises(MustWait, match="10 instances in all accounts"):
         world.put_away(world.ref, Step.STOP)
     lifted = Breaker(lift_freezes_before=(NOW + timedelta(hours=1)).isoformat())
     world.clock.moment += timedelta(hours=1)
@@ -379,7 +379,7 @@ def test_people_learn_once_that_no_try_has_worked_for_an_hour() -> None:
         later(world, 1)
         assert world.recheck(world.ref, Step.STOP).proceed
     [alert] = world.announcer.sent
-    assert "notebook waits: nothing is done to it yet" == alert.subject
+    assert "notebook has not been stopped yet: GPU Governor has to wait" == alert.subject
     assert [] == world.writes()
 
 
@@ -415,5 +415,5 @@ def test_people_learn_that_it_is_stopped_while_its_workflow_does_not_go_on() -> 
     asker(world)(world.ref, Stage.WAIT, None, waiting.reason)
     assert world.recheck(world.ref, Step.STOP).proceed
     [alert] = world.announcer.sent
-    assert "notebook is stopped, and what follows waits" == alert.subject
+    assert "notebook is stopped, but the next step has to wait" == alert.subject
     assert not any("has not begun" in line for line in alert.lines)

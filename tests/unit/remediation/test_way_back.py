@@ -576,13 +576,13 @@ def test_a_start_that_ran_first_and_stops_within_minutes_is_no_start(
     assert (StartStatus.FELL_BACK, ran_at, None) == (noted.status, noted.ran_at, episode.undo)
     assert [AlertKind.UNDONE, AlertKind.START_FAILED] == kinds(world)
     alert = world.announcer.sent[-1]
-    assert "notebook ran, and is stopped again" == alert.subject
-    assert "It was seen running on" in str(alert.lines)
+    assert "notebook started, and is stopped again" == alert.subject
+    assert "and then went back to stopped" in str(alert.lines)
     assert (reason or "EC2 gives no reason") in str(alert.lines)
     # The sweep goes on with the saving of the stop, and then follows the start no more.
     assert world.ref == world.state.record(TARGET, world.ref.instance_id).starting
     page = " ".join(start_text(noted, "UTC", NOW))
-    assert "was seen running" in page
+    assert "and then went back to stopped" in page
     assert (reason or "EC2 gives no reason") in page
     answer = undo(world, "bob")
     assert (True, 2) == (answer.done, starts(world))

@@ -134,7 +134,10 @@ def test_somebody_who_sees_none_of_the_rows_is_not_told_that_nothing_was_scanned
     headlines = [
         ungoverned_headline(found.report, is_scanned=found.is_scanned) for found in (nobody, never)
     ]
-    assert ["Nothing that was found belongs to you.", "Nothing was scanned yet."] == headlines
+    assert [
+        "None of the resources that were found belongs to you.",
+        "Nothing has been scanned yet.",
+    ] == headlines
 
 
 def refused(kept: Snapshot, place: Target) -> Snapshot:

@@ -152,7 +152,7 @@ def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> Non
     )
     lines = report_text(whole).splitlines()
     assert "$50,399 a month is wasted by 3 of 4 resources in 2 accounts and 3 Regions." == lines[0]
-    assert "$3,650 of it is likely, by weak evidence: ask before you act." == lines[1].strip()
+    assert "The evidence for $3,650 of that is weak: ask before you act." == lines[1].strip()
     findings = re.findall(r"^ *[\d,.]+  ([a-z ]+?)  ", "\n".join(lines), re.MULTILINE)
     assert ["idle", "idle", "likely idle", "wasted", "busy"] == findings
 
@@ -186,7 +186,7 @@ def test_a_wasted_resource_without_a_price_is_named_beside_the_sum() -> None:
     """Unknown is never zero."""
     text = report_text(report([row(1, IDLE, None)]))
     assert "unknown  idle" in text
-    assert "The sum lacks 1 wasted resource whose price is not known." in text
+    assert "The sum leaves out 1 wasted resource whose price is not known." in text
 
 
 def test_a_governed_resource_is_marked() -> None:
@@ -415,9 +415,9 @@ def test_a_report_without_rows_and_places_claims_nothing() -> None:
     line = Unread(ACCOUNTS[0], "the whole account", "ec2:DescribeRegions", "no", True)
     for unread in ([line], [line, line]):
         text = report_text(report([], unread))
-        assert text.startswith("No accelerator was found in the parts that could be read.")
+        assert text.startswith("No accelerators were found in the parts that could be read.")
         assert "nothing that one left behind" not in text
-    assert "nothing that one left behind" in " ".join(report_text(report([])).split())
+    assert "nor anything that they left behind" in " ".join(report_text(report([])).split())
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -307,7 +307,7 @@ def test_a_unit_without_accounts_is_an_empty_report(cloud: CloudTwin, run: Run) 
     cloud.accounts_by_unit[UNIT] = ()
     ended = run((CallingKind(),), *ORGANIZATION)
     assert 0 == ended.status
-    assert "No accelerator was found in 0 accounts and 0 Regions" in ended.out
+    assert "No accelerators were found in 0 accounts and 0 Regions" in ended.out
 
 
 def test_a_caller_without_any_right_gets_a_report_of_what_is_missing(

@@ -158,8 +158,8 @@ def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
         found.weeks,
         found.percent_measured,
     )
-    assert "2 of 4 stand empty, at most 2 were used in 6 weeks: 110.08 USD an hour" in found.text
-    assert "Held by training of account 123456789012, without an end date" in found.text
+    assert "2 of 4 are unused (at most 2 were used in 6 weeks): 110.08 USD an hour" in found.text
+    assert "It belongs to training of account 123456789012 (without an end date)" in found.text
     assert found.command.endswith(
         "--capacity-reservation-id cr-0123456789abcdef0 --instance-count 2"
     )
@@ -173,7 +173,7 @@ def test_an_empty_one_may_be_canceled_and_a_block_cannot() -> None:
     assert "cancel-capacity-reservation" in empty.command
     assert block is not None
     assert ("empty-block", "") == (block.kind, block.command)
-    assert "paid in advance and cannot be canceled" in block.text
+    assert "paid for in advance and cannot be canceled" in block.text
     assert "until 2026-12-01 11:30 UTC" in block.text
 
 
@@ -190,7 +190,9 @@ def test_what_is_not_known_of_a_reservation_is_said() -> None:
 
     assert found is not None
     assert found.usd_per_month is None
-    assert "3 of 4 stand empty, for how long is not measured: its price is not known" in found.text
+    assert (
+        "3 of 4 are unused (it is not measured for how long): its price is not known" in found.text
+    )
 
 
 RULE = Rule()

@@ -279,7 +279,7 @@ def test_the_class_of_the_work_says_what_to_change_first() -> None:
 
     assert Decimal("1.006") * 730 * Decimal("0.6") == found.usd_per_month
     assert "34% busy at work, where 85% is the target" in found.text
-    assert "Look at data loading" in found.text
+    assert "Check data loading" in found.text
     bound = kinds(make_past("g5.xlarge", [90.0], mean=[45.0], traffic=[85.0], memory=[8_000.0]))
     assert "Fuse kernels" in bound["memory-bound"].text
     fast = kinds(make_past("g5.xlarge", [95.0], mean=[92.0], traffic=[30.0], memory=[8_000.0]))
@@ -361,7 +361,7 @@ def test_what_is_not_governed_shows_its_cost_its_creator_and_the_tag_to_set() ->
     )
     assert found.command.endswith("--tags Key=Purpose,Value=GPU-Workload")
     assert unknown.usd_per_month is None
-    assert "Created by somebody who is not known." in unknown.text
+    assert "Creator unknown." in unknown.text
 
 
 def test_a_command_to_copy_quotes_what_anybody_may_have_written() -> None:

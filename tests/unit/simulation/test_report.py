@@ -31,7 +31,7 @@ def fleet() -> Replay:
 
 def test_a_summary_counts_what_happened() -> None:
     """Hits by how soon, questions by owner, money without what is unpriced."""
-    one = report.summarise(fleet())
+    one = report.summarize(fleet())
     assert (4, 3, 3, {"ann": 2, "bob": 1}) == (
         one.instances,
         one.instances_asked,
@@ -51,7 +51,7 @@ def test_the_table_has_a_column_for_every_policy() -> None:
         make_recording(bins((IDLE, 12)), **named(1, "ann")),  # type: ignore[arg-type]
         policy=by_window(plan=PlanRule(action=Action.NOTIFY_ONLY)),
     )
-    text = report.table([report.summarise(fleet()), report.summarise(replace(told, name="told"))])
+    text = report.table([report.summarize(fleet()), report.summarize(replace(told, name="told"))])
     lines = {line[:38].strip(): line[38:].split() for line in text.splitlines()}
     assert ["test", "told"] == text.splitlines()[0].split()
     assert ["3", "0"] == lines["questions"]
@@ -62,8 +62,8 @@ def test_the_table_has_a_column_for_every_policy() -> None:
 
 def test_owners_have_no_heading_where_nobody_is_asked() -> None:
     quiet = run(make_recording(bins((BUSY, 12)), **named(1, "ann")))  # type: ignore[arg-type]
-    assert "questions by owner" in report.table([report.summarise(fleet())])
-    text = report.table([report.summarise(quiet)])
+    assert "questions by owner" in report.table([report.summarize(fleet())])
+    text = report.table([report.summarize(quiet)])
     assert "by owner" not in text
     assert text.splitlines()[-1].startswith("times the breaker")
 
@@ -71,7 +71,7 @@ def test_owners_have_no_heading_where_nobody_is_asked() -> None:
 def test_a_terminal_is_sent_no_control_characters() -> None:
     """Tags are whatever somebody chose."""
     replay = run(make_recording(bins((IDLE, 12)), **named(1, "\x1b[2Jann")))  # type: ignore[arg-type]
-    assert "\x1b" not in report.table([report.summarise(replay)])
+    assert "\x1b" not in report.table([report.summarize(replay)])
 
 
 def test_json_holds_every_event() -> None:
@@ -92,12 +92,12 @@ def test_json_holds_every_event() -> None:
 
 def test_a_sentence_says_what_a_policy_saves_and_hits() -> None:
     """In hours where nothing has a price."""
-    one = report.summarise(fleet())
+    one = report.summarize(fleet())
     assert (
         "test would have saved $4.80; 1 of 3 stops hit work that resumed within an hour."
         == report.sentence(one)
     )
-    unpriced = report.summarise(run(make_recording(bins((BUSY, 1), (IDLE, 11)), price=None)))
+    unpriced = report.summarize(run(make_recording(bins((BUSY, 1), (IDLE, 11)), price=None)))
     assert (
         "test would have saved 9 h; 0 of 1 stop hit work that resumed within an hour."
         == report.sentence(unpriced)

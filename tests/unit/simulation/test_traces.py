@@ -20,7 +20,7 @@ from governor.policy.model.judging import IdleRule, Metrics
 from governor.policy.model.money import Prices
 from governor.policy.model.policy import Policy
 from simulation.replay import replay
-from simulation.report import summarise
+from simulation.report import summarize
 from simulation.traces import UtilizationOnly, as_recording, read_traces
 from tests.twins import StaticPolicies
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE
@@ -95,7 +95,7 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
     found = replay(
         "one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0)
     )
-    one = summarise(found)
+    one = summarize(found)
     assert (1, 0) == (one.stops, one.unpriced_stops)
     assert 2 * one.hours_saved == pytest.approx(one.usd_saved)
 

@@ -45,7 +45,7 @@ def test_a_script_is_put_in_as_it_stands() -> None:
     assert filled == with_scripts(filled, lambda name: f"echo {name}\n\nif\n  true\n")
 
 
-def test_the_node_check_knows_every_nvidia_type_of_the_catalogue(host: Host) -> None:
+def test_the_node_check_knows_every_nvidia_type_of_the_catalog(host: Host) -> None:
     """With its number of GPUs, asked of the deployed script itself."""
     script = commands("VerifyNodeDocument", Efa="skip")
     table = script[script.index("shape() {") : script.index("instance_type() {")]

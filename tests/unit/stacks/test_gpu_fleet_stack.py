@@ -95,7 +95,7 @@ def test_the_types_of_the_fleet_are_g4_and_g5_with_one_gpu_each() -> None:
 
 
 def test_the_p_family_instance_is_of_a_type_that_the_drivers_open_modules_know() -> None:
-    """P4 and later; the catalogue knows each of them."""
+    """P4 and later; the catalog knows each of them."""
     types = [name for name in PARAMETERS["PInstanceType"]["AllowedValues"] if name != "none"]
 
     assert PARAMETERS["PInstanceType"]["Default"] in types

@@ -373,7 +373,7 @@ def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
 
 def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
     """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself
-    for new, learnt the outage, and let the next one pass at the same hour: 40 of 40 were asked
+    for new, learned the outage, and let the next one pass at the same hour: 40 of 40 were asked
     about."""
     world, found = fleet(Mode.ASK, accounts=10, each=4)
     everybody = [one for ids in found.values() for one in ids]

@@ -143,11 +143,11 @@ def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
             None,
             "If it is above 0 and no job has run for an hour: aws batch update-compute-environment",
         ),
-        (batch(16), "minvCpus keeps these instances without any job"),
-        (batch(0), "With minvCpus 0 Batch releases them by itself"),
+        (batch(16), "minvCpus keeps these instances, although there is no job"),
+        (batch(0), "With minvCpus 0, Batch releases them by itself"),
         (batch(16, running=1), "1 job is running"),
         (batch(0, waiting=2), "2 jobs are waiting"),
-        (batch(96, waiting=5), "Jobs could run, and none does"),
+        (batch(96, waiting=5), "Jobs could run, but none does"),
     ],
 )
 def test_the_advice_for_batch_follows_what_batch_says(
@@ -172,7 +172,7 @@ def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
     """A job that runs and does nothing with its GPUs is a matter of the job."""
     text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(16, running=3)))
 
-    assert "look at the jobs" in text
+    assert "Check the jobs" in text
     assert "minvCpus=0" not in text
 
 
@@ -207,7 +207,7 @@ def test_jobs_that_could_run_and_do_not_are_stuck(
     ]
     for check in checks:
         assert is_stuck == (check in text), check
-    assert is_stuck == ("none does although these instances are idle" in text)
+    assert is_stuck == ("none does, although these instances are idle" in text)
     if is_stuck:
         assert "minvCpus=0" not in text
         assert ["1.", "2.", "3.", "4."] == [line[:2] for line in lines[-4:]]
@@ -300,7 +300,7 @@ def test_stuck_jobs_on_unknown_hosts_may_need_a_gpu_in_their_resources(types: li
 def test_hosts_of_several_vendors_get_words_of_none(types: list[str], resource: str) -> None:
     devices = devices_of(types)
     text = " ".join(advice_for(Home(Kind.KUBERNETES, "Kubernetes", "prod"), None, devices))
-    assert f"asks for {resource} and does" in text
+    assert f"requests {resource} and does" in text
 
 
 @pytest.mark.parametrize(
@@ -332,11 +332,11 @@ def test_every_kind_has_an_advice_of_its_own(kind: Kind, wanted: str) -> None:
         ({"gitlab-runner-parent-id": "x"}, "the runners of GitLab Runner (x)", "did not end"),
         ({"BuildkiteQueue": "gpu"}, "the runners of Buildkite (gpu)", "did not end"),
         ({"teamcity:TeamcityData": "x"}, "the runners of TeamCity (x)", "did not end"),
-        ({"Name": "Packer Builder"}, "the build instances of Packer", "end the build in Packer"),
+        ({"Name": "Packer Builder"}, "the build instances of Packer", "End the build in Packer"),
         (
             {"Ec2ImageBuilderArn": "arn:x"},
             "the build instances of EC2 Image Builder",
-            "end the build in EC2 Image Builder",
+            "End the build in EC2 Image Builder",
         ),
         ({"Coder_Provisioned": "true"}, "the workspaces of Coder", "stop the workspace in Coder"),
         ({"skypilot-user": "x"}, "SkyPilot environment x", "minimum or target capacity"),
@@ -376,7 +376,7 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
 
     text = " ".join(alert.lines)
     assert "30 of 40 governed instances in ECS cluster gpu" in text
-    assert "one for at least 30 h" in text
+    assert "the longest for at least 30 h" in text
     assert "That costs $696 a day; the price of 1 of them is not known" in text
     assert "and 10 more" in text
     assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]

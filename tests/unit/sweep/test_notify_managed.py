@@ -180,7 +180,7 @@ def test_stuck_jobs_are_told_with_what_to_check(instance_type: str, is_nvidia: b
     (alert,) = told(world)
     text = " ".join(alert.lines)
     assert "5 jobs are waiting" in text
-    assert "Jobs could run, and none does" in text
+    assert "Jobs could run, but none does" in text
     assert is_nvidia == ("NVIDIA" in text)
     assert "minvCpus=0" not in text
 

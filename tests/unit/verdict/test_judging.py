@@ -321,8 +321,8 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
         ),
         (seen_for(SOONER), SOONER, POLICY, NO_DATA, "GPU memory is not released"),
         (seen_for(SOONER, memory_newest_percent=10.0), SOONER, POLICY, NO_DATA, "is not released"),
-        (seen_for(HOUR, **FREED), HOUR, POLICY, NO_DATA, "and 3 h of idleness are needed"),
-        (seen_for(SOONER, **FREED), SOONER, AUTO, NO_DATA, "and 3 h of idleness are needed"),
+        (seen_for(HOUR, **FREED), HOUR, POLICY, NO_DATA, "so 3 h of idle time is required"),
+        (seen_for(SOONER, **FREED), SOONER, AUTO, NO_DATA, "so 3 h of idle time is required"),
         (
             seen_for(3 * HOUR, last_measured={"cpu": ago(minutes=21)}),
             *(3 * HOUR, POLICY, NO_DATA, "CPU is required by the policy and was last measured"),

@@ -1,4 +1,4 @@
-"""The judgement: golden cases by hand, and promises that hold for every series of readings."""
+"""The judgment: golden cases by hand, and promises that hold for every series of readings."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_holds_of_people_need_no_metrics() -> None:
     over = Hold(snoozed_until=ago(seconds=1))
 
     assert VerdictKind.EXEMPT is _unread(exempt, NO_HOLD)
-    assert VerdictKind.EXEMPT is _unread(INSTANCE, Hold(exempt_reason="licence server"))
+    assert VerdictKind.EXEMPT is _unread(INSTANCE, Hold(exempt_reason="license server"))
     assert VerdictKind.SNOOZED is _unread(INSTANCE, Hold(snoozed_until=NOW + timedelta(seconds=1)))
     assert judge_unread(INSTANCE, over, POLICY, NOW) is None
 
@@ -306,7 +306,7 @@ def test_a_young_instance_is_not_judged() -> None:
 def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start(
     started: int,
 ) -> None:
-    """At the first moment of judgement, at any second of a period: ten whole periods of twelve."""
+    """At the first moment of judgment, at any second of a period: ten whole periods of twelve."""
     launched = datetime(2026, 11, 20, 9, 0, tzinfo=UTC) + timedelta(seconds=started)
     window = window_before(
         ripe_at(make_instance(launch_time=launched), POLICY),
@@ -709,7 +709,7 @@ def test_a_job_that_says_it_works_makes_its_instance_busy() -> None:
             verdict.last_busy,
             verdict.not_before,
         )
-        assert "a job says that it works: MLTraining Throughput" in verdict.reason
+        assert "a job reports work: MLTraining Throughput" in verdict.reason
 
 
 def test_a_gpu_at_work_says_more_than_its_job() -> None:

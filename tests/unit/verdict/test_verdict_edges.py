@@ -1,4 +1,4 @@
-"""The judgement at the very edge of each of its limits, and in the words that people read."""
+"""The judgment at the very edge of each of its limits, and in the words that people read."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence((*QUIET[:2], *MISSING, *QUIET[5:])),
             NO_DATA,
-            "GPU 0 was measured 75% of the window, 80",
+            "GPU 0 was measured for 75% of the window; 80",
         ),
-        (over((1.0,) * 6), NO_DATA, "the policy looks at 60 min, only 30 min were read"),
-        (make_evidence(gpus_expected=None), NO_DATA, "the type is not in the catalogue"),
+        (over((1.0,) * 6), NO_DATA, "the policy looks at 60 min, but only 30 min were read"),
+        (make_evidence(gpus_expected=None), NO_DATA, "the type is not in the catalog"),
         (
             make_evidence(gpus_reporting=2),
             NO_DATA,
-            "the catalogue or the agent's dimensions are wrong",
+            "the catalog or the agent's dimensions are wrong",
         ),
         (
             eight(FULL, gpus_reporting=9),
@@ -203,7 +203,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence(measured_percent={"cpu": 79.0}),
             NO_DATA,
-            "CPU is required by the policy and was measured 79%",
+            "CPU is required by the policy and was measured for 79%",
         ),
         (eight(FULL), IDLE, "Idle for 1 h"),
         (
@@ -231,7 +231,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             eight((7.0,) * 3 + FULL[3:]),
             NO_DATA,
-            "all 8 GPUs were measured 75% of the window, 80% are needed",
+            "all 8 GPUs were measured for 75% of the window; 80% is required",
         ),
     ],
 )

@@ -142,11 +142,11 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"}, "keep_until: a time"),
         ({"answer": "keep", "keep_until": "9999-12-31T23:59:59-05:00"}, "keep_until: a time"),
         ({"answer": "exempt", "reason": "\ud800"}, "reason: a text"),
-        ({"answer": "exempt", "reason": "licence\x1b[2J server"}, "control characters"),
-        ({"answer": "exempt", "reason": "licence\x07"}, "control characters"),
+        ({"answer": "exempt", "reason": "license\x1b[2J server"}, "control characters"),
+        ({"answer": "exempt", "reason": "license\x07"}, "control characters"),
         ({**STOP, "reason": "\x00"}, "control characters"),
         ({**STOP, "reason": "\t"}, "control characters"),
-        ({"answer": "exempt", "reason": "licence\x9b2J"}, "control characters"),
+        ({"answer": "exempt", "reason": "license\x9b2J"}, "control characters"),
         ({**STOP, "by": "bob"}, "unknown field 'by'"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_reason_may_have_lines_and_any_script() -> None:
     """Text that nobody could abuse is kept as it was written."""
     world = World(decide=False)
     world.policies.policy = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": MAPPED}))
-    reason = "licence server\nnötig für 学習 👩‍💻"
+    reason = "license server\nnötig für 学習 👩‍💻"
 
     assert 200 == post(world, answer="exempt", reason=reason).status
     approval = world.state.approval(APPROVAL_ID)

@@ -37,7 +37,7 @@ def test_half_an_approval_changes_the_consequence_everywhere() -> None:
     view = world.site.show(ID)
     said = consequence(view.episode, LATER, NOW, is_half_approved=True).sentence
 
-    assert said.startswith("If no second person approves, GPU Governor stops it all the same")
+    assert said.startswith("If no second person approves, GPU Governor stops it anyway")
     assert f"<strong>{said}</strong>" in world.get().body
     assert said == question_document(view)["silence"]
 
@@ -59,4 +59,4 @@ def test_a_list_of_questions_says_the_same_where_silence_acts() -> None:
     page = digest_page([view, view], ["a", "b"], form)
 
     assert f'<span class="acts">{consequence(view.episode, LATER, NOW).sentence}</span>' in page
-    assert "not before Sat 13:02 Berlin" in page
+    assert "after Sat 13:02 Berlin" in page

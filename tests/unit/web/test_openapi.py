@@ -53,7 +53,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
     assert set(ROUTES) == set(OPERATIONS)
 
 
-def test_what_iam_authorises_is_said() -> None:
+def test_what_iam_authorizes_is_said() -> None:
     """The same routes ask for a signature of AWS in both."""
     routed = {key for key, route in ROUTES.items() if route["AuthorizationType"] == "AWS_IAM"}
     described = {

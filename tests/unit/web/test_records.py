@@ -62,7 +62,7 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
         " ".join(step.split()[:n]) for n, step in zip((3, 2, 2), steps, strict=True)
     ]
     assert "Fri 12:02 UTC" in steps[0]
-    assert "it would have lost</h2>" in page
+    assert "What would have been lost</h2>" in page
     world.clock.moment = SOON
     assert "was kept until Fri 16:02</h1>" in world.get().body
 
@@ -94,17 +94,17 @@ def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
     assert 1 == page.count("As approved.")
     assert "Stop the instance: requested on Fri 12:02 UTC" in page
     assert "Stopped on Fri 12:02 UTC</li>" in page
-    assert "Stopping it lost</h2>" in page
+    assert "What was lost</h2>" in page
     assert "2026-11" not in page
 
 
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [
-        (Outcome.STOPPED, "is stopped. It saves $24/day</h1>"),
+        (Outcome.STOPPED, "is stopped, which saves $24/day</h1>"),
         (Outcome.EXPIRED, "Nobody answered about"),
         (Outcome.WOKE_UP, "is working again</h1>"),
-        (Outcome.INTERRUPTED, "Next step: save your work"),
+        (Outcome.INTERRUPTED, "Next step: if the instance still runs, save your work."),
         (Outcome.FAILED, "Could not"),
     ],
 )
@@ -132,7 +132,7 @@ def test_whoever_keeps_it_may_end_that_before_its_date() -> None:
     assert (BUTTON in page, "the keep was ended</h1>" in page) == (False, True)
     assert f"Keep ended by {ALICE} (mail link) on" in page
     said = (
-        "It is judged again. If it is idle, its owner is asked.",
+        "The next sweep checks it again. If it is idle, GPU Governor asks its owner.",
         "It is asked about again after",
     )
     assert [True, False] == [text in page for text in said]
@@ -201,28 +201,28 @@ _STARTED = StartTry(NOW, ALICE, "page", NOW, "", status=StartStatus.RUNNING)
         (
             Outcome.STOPPED,
             {"became": Outcome.STOPPED, "steps_done": {"stop": NOW}},
-            "people are asked from Fri Dec 4, 12:02 UTC whether to terminate it.",
+            "after Fri Dec 4, 12:02 UTC, GPU Governor asks whether to terminate it.",
         ),
         (
             Outcome.TERMINATED,
             {"steps_done": {"snapshot": NOW}, **_SNAPSHOT},
-            "Its snapshots are marked to expire on Sun Dec 20, 12:02 UTC.",
+            "GPU Governor keeps its snapshots at least until Sun Dec 20, 12:02 UTC.",
         ),
-        (Outcome.TERMINATED, {}, "Nothing more follows."),
+        (Outcome.TERMINATED, {}, "Nothing more happens."),
         (
             Outcome.STOPPED,
             # A press an hour ago, by a policy that has changed since.
             {"undo": Undo(ALICE, NOW), "start_try": replace(_STARTED, kept_until=SOON)},
-            "Nobody is asked about it before Fri 16:02 UTC.",
+            "GPU Governor asks nobody about it before Fri 16:02 UTC.",
         ),
         (
             Outcome.STOPPED,
             {"undo": Undo(ALICE, NOW), "start_try": _STARTED},
-            "It is judged again at each sweep.",
+            "Each sweep checks it like any other instance.",
         ),
-        (Outcome.EXEMPTED, {}, "It is left alone until somebody ends its exemption."),
-        (Outcome.WOKE_UP, {}, "If it turns idle, people are asked again."),
-        (Outcome.VOID, {}, "If it turns idle, people are asked again."),
+        (Outcome.EXEMPTED, {}, "GPU Governor leaves it alone until somebody ends the exemption."),
+        (Outcome.WOKE_UP, {}, "If it is idle again, GPU Governor asks again."),
+        (Outcome.VOID, {}, "If it is idle again, GPU Governor asks again."),
     ],
 )
 def test_a_closed_record_has_the_date_of_what_comes_next(
@@ -249,9 +249,9 @@ def test_a_record_says_from_when_people_are_asked_again_as_stored(outcome: Outco
     world.state.void(ID, "it is over", expired=False)
     world.state.close_episode(world.ref, outcome, "it ended", NOW, quiet_until=SOON)
 
-    assert "If it stays idle, people are asked again after Fri 16:02 UTC." in world.get().body
+    assert "If it stays idle, GPU Governor asks again after Fri 16:02 UTC." in world.get().body
     world.clock.moment = SOON
-    assert "If it stays idle, people are asked again later." in world.get().body
+    assert "If it stays idle, GPU Governor asks again later." in world.get().body
 
 
 def test_a_record_names_no_date_that_it_does_not_know() -> None:

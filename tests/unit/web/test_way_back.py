@@ -38,11 +38,11 @@ def record(start_try: StartTry | None, undo: Undo | None = None) -> str:
     ("status", "text", "has_button", "follows"),
     [
         (StartStatus.ASKED, "EC2 has not clearly answered.", True, True),
-        (StartStatus.ACCEPTED, "and EC2 accepted. This page says when it runs", False, True),
+        (StartStatus.ACCEPTED, "and EC2 accepted. This page will show when it runs", False, True),
         (StartStatus.REFUSED, "and EC2 refused.", True, False),
-        (StartStatus.FELL_BACK, "the instance fell back to stopped.", True, False),
+        (StartStatus.FELL_BACK, "the instance went back to stopped.", True, False),
         (StartStatus.NO_EFFECT, "the instance is still stopped.", True, False),
-        (StartStatus.OVERTAKEN, "by others before it was seen running.", True, False),
+        (StartStatus.OVERTAKEN, "terminated it before it was seen running.", True, False),
     ],
 )
 def test_each_stage_of_a_start_is_said_and_the_page_follows_what_is_open(

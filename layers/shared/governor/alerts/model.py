@@ -222,7 +222,7 @@ class Facts:
             return unpriced
         if self.usd_per_day == 0:
             # The instance is stopped, or its hours are paid in advance.
-            return "no more than its storage"
+            return "storage only"
         return f"{usd(self.usd_per_day)} a day while it runs"
 
 

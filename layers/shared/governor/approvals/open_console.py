@@ -56,7 +56,7 @@ class OpenConsole:
             raise NotAllowed("People sign in at the issuer here: codes open nothing.")
         code = self.sign_in_store.code(secret)
         if code is None:
-            raise NotAllowed("This code was not made by this governor.")
+            raise NotAllowed("GPU Governor did not make this code.")
         if code.used_at is not None:
             raise NotAllowed(_USED)
         if self.clock.now() >= code.ends_at:

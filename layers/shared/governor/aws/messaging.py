@@ -34,7 +34,7 @@ _TEXT_CHARACTERS = 8_000
 fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
-_WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
+_WHY = "You get this because this address is subscribed to GPU Governor's alert topic."
 MAIL = ("email", "email-json")
 _NO_MACHINES = {
     "kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]
@@ -226,7 +226,8 @@ def readable(alert: Alert) -> str:
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
         lines.append(
-            "Other failures of this cause within the hour go to their owners' contacts alone."
+            "Within the hour, other failures for the same reason go only to the contacts of their "
+            "owners."
         )
     if alert.link is not None and not any(alert.link in line for line in lines):
         lines += ["", f"{_link_text(alert)}: {alert.link}"]

@@ -1,7 +1,7 @@
 """Ports that every room shares: the clock, and parallel calls.
 
 A port is a Protocol that says what use cases need from outside. Adapters, and doubles in tests,
-fulfil it. A room's other ports are in its own `ports.py`.
+fulfill it. A room's other ports are in its own `ports.py`.
 """
 
 from __future__ import annotations

@@ -182,10 +182,13 @@ def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return a deadline as text in a time zone: `Sat 04:02 Berlin (03:02 UTC), in 23 h`. One that
-    has passed ends with `which is over`."""
-    when = f"in {left(moment - now)}" if moment > now else "which is over"
-    return f"{clock(moment, zone, now)}, {when}"
+    """Return a deadline as text in a time zone: `Sat 04:02 Berlin (03:02 UTC, in 23 h)`. One that
+    has passed ends with `already over)`."""
+    when = f"in {left(moment - now)}" if moment > now else "already over"
+    text = clock(moment, zone, now)
+    if text.endswith(")"):
+        return f"{text[:-1]}, {when})"
+    return f"{text} ({when})"
 
 
 def sentence(text: str) -> str:

@@ -90,7 +90,7 @@ class Evidence:
     """For `power`, `cpu`, `network`, `memory`: the end of the period with the maximum. For `work`:
     the end of the last period in which a job said that it works."""
     work: str | None = None
-    """The metric by which a job says that it works: namespace and name."""
+    """The metric by which a job reports work: namespace and name."""
     samples: Series = ()
     """Samples in each period of an aggregate of several GPUs. They reveal a GPU without a
     reading."""

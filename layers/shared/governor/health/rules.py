@@ -209,8 +209,8 @@ def _usage(
     least = rule.under_used_below_percent
     if compute < least:
         seen = (
-            f"at work, at {compute:.0f}% on average ({least:g}% is the least that is "
-            "worth its price)"
+            f"working at {compute:.0f}% on average ({least:g}% is the least that justifies the "
+            "price)"
         )
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
@@ -241,7 +241,7 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
     """Return how stragglers, the keys of `gaps`, compare with the other GPUs of their instance,
-    such as `at 40% on average where the peers have 95%, up to 55 points under them`. There must be
+    such as `at 40% on average where the peers have 95%, up to 55 points lower`. There must be
     at least one straggler, and one GPU of `means` that is none."""
     peers = median(mean for name, mean in means.items() if name not in gaps)
     slow_means = [means[name] for name in gaps]
@@ -249,8 +249,8 @@ def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> st
     highest = f"{max(slow_means):.0f}"
     speed = lowest if lowest == highest else f"{lowest} to {highest}"
     return (
-        f"at {speed}% on average where the peers have {peers:.0f}%, "
-        f"up to {max(gaps.values()):.0f} points under them"
+        f"at {speed}% on average, while its peers are at {peers:.0f}%: "
+        f"up to {max(gaps.values()):.0f} points lower"
     )
 
 

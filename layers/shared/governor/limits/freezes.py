@@ -99,13 +99,13 @@ def cap_reached_text(cap: str, most: int) -> str:
     """Return the text that the cap of this name, such as `OWNER#alice`, is reached, which allows
     `most` actions."""
     kind, _, name = cap.partition("#")
-    whose = "of all accounts"
+    whose = "for all accounts"
     if kind == "ACCOUNT":
-        whose = f"of account {name}"
+        whose = f"for account {name}"
     elif kind == "OWNER":
-        whose = f"of the owner {name}"
+        whose = f"for the owner {name}"
     return (
-        f"the cap of {most} stops and terminations in 60 minutes {whose} is reached "
+        f"the cap of {most} stops and terminations in 60 minutes {whose} has been reached "
         f"(caps.{_setting(cap)})"
     )
 

@@ -234,8 +234,8 @@ def _staying(kept: KeptList) -> list[str]:
 
 
 def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
-    """Return a line for each of the five most expensive projects that name a job: `vision,
-    $1,234.56: finetune $1,000.00 (12% idle), no job named $234.56 (100% idle)`. Its amounts add
+    """Return a line for each of the five most expensive projects that name a job: `project vision
+    ($1,234.56): finetune $1,000.00 (12% idle), no job named $234.56 (100% idle)`. Its amounts add
     up. Empty if no project names one."""
     lines = []
     with_jobs = [project for project in projects if project.names_a_job]
@@ -244,11 +244,20 @@ def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
         for job in project.shortened(_MOST_NAMED):
             idle = "" if job.idle_percent is None else f" ({money(job.idle_percent, 0)}% idle)"
             texts.append(f"{job.name} ${money(job.usd)}{idle}")
-        lines.append(f"{project.project}, ${money(project.usd)}: {', '.join(texts)}")
+        lines.append(
+            f"{_project_text(project.project)} (${money(project.usd)}): {', '.join(texts)}"
+        )
     left_out = len(with_jobs) - _PROJECTS_BY_JOB
     if left_out > 0:
-        lines.append(f"{plural(left_out, 'more project')}: bin/governor report --jobs")
+        lines.append(f"{plural(left_out, 'more project')}: run bin/governor report --jobs")
     return lines
+
+
+def _project_text(project: str) -> str:
+    """Return a project for a sentence: `project vision`, or `instances without a project`."""
+    if project in (UNTAGGED, UNASSIGNED):
+        return "instances without a project"
+    return f"project {project}"
 
 
 def _saved_by_day(report: Report, now: UtcDatetime) -> list[Usd]:

@@ -248,10 +248,8 @@ def _shared_sections(episodes: Sequence[Episode]) -> list[Section]:
             losses.setdefault(loss, []).append(name)
         for note in _notes(episode):
             notes.setdefault(note, []).append(name)
-    verbs = sorted({episode.plan.doing for episode in episodes})
-    doing = verbs[0] if len(verbs) == 1 else "Stopping or terminating"
     sections = []
-    for heading, names_by_text in ((f"{doing} them loses", losses), ("Also", notes)):
+    for heading, names_by_text in (("What is lost", losses), ("Also", notes)):
         lines = [_for_whom(text, names, episodes) for text, names in names_by_text.items()]
         if lines:
             sections.append(Section(heading, tuple(lines)))

@@ -126,7 +126,7 @@ class SlackActions:
             )
             decided = self.decide(answer.approval_id, decision)
         except NotFound:
-            return "This question does not exist any more."
+            return "This question no longer exists."
         except DecisionRefused as error:
             return refused_text(error)
         return decided.confirmation(decision, view.episode, now)

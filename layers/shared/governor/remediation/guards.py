@@ -199,14 +199,14 @@ class Guards:
         """Return the stored record of the instance, with the keep or exemption that counts for this
         step; without any for snapshots once the final step (`begun_at`) was noted, as after a stop.
 
-        Raises: Interrupted if EC2 has announced that it takes the instance back, except for
+        Raises: Interrupted if EC2 has announced that it will reclaim the instance, except for
         snapshots; CloudError.
         """
         record = self.instance_store.record(instance.target, instance.instance_id)
         # A snapshot destroys nothing, so a warning does not prevent it.
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
             raise Interrupted(
-                "EC2 has announced that it takes the instance back: it may be saving its work"
+                "EC2 has announced that it will reclaim the instance, which may be saving its work"
             )
         if step is Step.SNAPSHOT and episode.begun_at is not None:
             # A keep came too late for the stop; the stopped instance gets its snapshots.
@@ -229,7 +229,7 @@ class Guards:
         if record.open_episode != cleared.episode.ref:
             raise SafetyError("the episode has ended, or another episode is open")
         if record.is_warned(now):
-            raise MustWait("EC2 has announced that it takes the instance back")
+            raise MustWait("EC2 has announced that it will reclaim the instance")
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
         rule = self.policies.base().policy.breaker
@@ -318,7 +318,7 @@ class Guards:
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
             raise SafetyError(
-                f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile"
+                f"the policy's mode has changed from {episode.mode.value} to {mode.value}"
             )
         if asked_under is None:
             return applied
@@ -380,5 +380,5 @@ class Guards:
         if plan.steps != episode.plan.steps:
             steps = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
-            raise SafetyError(f"the plan would be another now: {steps}{why}")
+            raise SafetyError(f"the plan would now be different: {steps}{why}")
         must_be_same_machine(episode, instance)

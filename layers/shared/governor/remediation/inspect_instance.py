@@ -278,8 +278,8 @@ def _changed_since(
         return None
     if used_percent >= policy.approval.released_memory_below_percent:
         reason = (
-            f"GPU memory is held again ({used_percent:.1f}%), and {span(policy.ask_window)} "
-            "of idleness are needed"
+            f"GPU memory is held again ({used_percent:.1f}%), so {span(policy.ask_window)} "
+            "of idle time is required"
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     return None

@@ -144,7 +144,7 @@ class OpenEpisode:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
         record = self.instance_store.record(target, ref.instance_id)
         if record.is_warned(now):
-            why = "EC2 has announced that it takes the instance back"
+            why = "EC2 has announced that it will reclaim the instance"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
         if stopping is None:
             restarts = restarts_to_ask_about(record, now)

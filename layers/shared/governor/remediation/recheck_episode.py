@@ -295,7 +295,7 @@ class RecheckEpisode:
         why = f"{verdict.kind.value}: {verdict.reason}"
         if outcome is Outcome.REFUSED and _holds_memory_again(cleared.episode, evidence, policy):
             needed = span(policy.ask_window)
-            why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
+            why = f"GPU memory is no longer released, so {needed} of idle time is required; {why}"
         return Rechecked.ended(outcome, why)
 
     def _silence_unconfirmed(self, cleared: Cleared, evidence: Evidence) -> Rechecked | None:

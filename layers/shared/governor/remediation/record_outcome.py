@@ -48,7 +48,7 @@ _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
 _OWN_REASONS = {
     Outcome.STOPPED: "the instance is stopped",
-    Outcome.TERMINATED: "its snapshots are completed, the instance is terminated",
+    Outcome.TERMINATED: "its snapshots are complete, and the instance is terminated",
     Outcome.OBSERVED: "dry run: EC2 would have allowed every step",
     Outcome.TOLD: "the plan is to notify only",
 }
@@ -160,7 +160,7 @@ class RecordOutcome:
         """
         outcome, reason = self._proved_end(episode, claimed, reason)
         if outcome is Outcome.STOPPED and episode.undo is not None:
-            reason = f"it was stopped, and {episode.undo.by} had it started again"
+            reason = f"it was stopped, and {episode.undo.by} started it again"
         rule = policy_or_base(self.policies, episode.instance).approval
         was_notified = self._was_notified(episode, outcome, reason)
         quiet = quiet_until(outcome, rule, now, was_opened=was_notified, failures=failures)

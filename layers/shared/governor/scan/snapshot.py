@@ -24,7 +24,7 @@ MOST_ROWS = 5_000
 """The most rows that are kept of one account and Region, the most expensive waste first."""
 LATE = timedelta(hours=49)
 """A place is scanned once a day: an older scan means that two were missed."""
-NOT_SCANNED = "it was not scanned yet; it is scanned once a day"
+NOT_SCANNED = "it has not been scanned yet; every place is scanned once a day"
 _RUNNING = "ec2-instance"
 _INSTANCES = (_RUNNING, "stopped-instance")
 """The kinds of resource that are instances. The selector's tag governs no other kind."""

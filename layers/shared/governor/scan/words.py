@@ -16,9 +16,9 @@ def headline(report: Report) -> str:
     """Return the first sentence: what is wasted a month, by how many, where."""
     where = _where(report)
     if not report.rows and not report.is_complete:
-        return "No accelerator was found in the parts that could be read."
+        return "No accelerators were found in the parts that could be read."
     if not report.rows:
-        return f"No accelerator was found in {where}, and nothing that one left behind."
+        return f"No accelerators were found in {where}, nor anything that they left behind."
     wasted = sum(row.judgment.finding.is_waste for row in report.rows)
     resources = plural(len(report.rows), "resource")
     if not wasted:
@@ -32,14 +32,14 @@ def ungoverned_headline(report: Report, *, is_scanned: bool) -> str:
     how many, where. `is_scanned` says that some place was scanned, also if the report has none
     because its reader may see nothing there."""
     if not report.places and is_scanned:
-        return "Nothing that was found belongs to you."
+        return "None of the resources that were found belongs to you."
     if not report.places:
-        return "Nothing was scanned yet."
+        return "Nothing has been scanned yet."
     where = _where(report)
     if not report.rows and not report.is_complete:
         return "Nothing was found in the parts that could be read."
     if not report.rows:
-        return f"Nothing in {where} costs money for accelerators without being governed."
+        return f"Everything in {where} that costs money for accelerators is governed."
     wasted = sum(row.judgment.finding.is_waste for row in report.rows)
     resources = plural(len(report.rows), "resource")
     are = "is" if len(report.rows) == 1 else "are"
@@ -57,11 +57,11 @@ def remarks(report: Report) -> list[str]:
         sentences.append("The report is incomplete: see what could not be read.")
     if report.weak_waste_usd_per_month:
         amount = usd(report.weak_waste_usd_per_month)
-        sentences.append(f"{amount} of it is likely, by weak evidence: ask before you act.")
+        sentences.append(f"The evidence for {amount} of that is weak: ask before you act.")
     unpriced = report.unpriced_waste
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
-        sentences.append(f"The sum lacks {count} whose price is not known.")
+        sentences.append(f"The sum leaves out {count} whose price is not known.")
     unattached = [row for row in report.rows if row.judgment.finding is Finding.UNATTACHED]
     if unattached:
         are = plural(len(unattached), "volume or address", "volumes and addresses")
@@ -71,7 +71,10 @@ def remarks(report: Report) -> list[str]:
     if unmeasured:
         count = plural(len(unmeasured), "resource was", "resources were")
         amount = usd(sum((row.own_usd_per_month for row in unmeasured), Decimal()))
-        sentences.append(f"{count} not measured ({amount} a month): that is never idleness.")
+        pronoun = "it does" if len(unmeasured) == 1 else "they do"
+        sentences.append(
+            f"{count} not measured ({amount} a month), so {pronoun} not count as idle."
+        )
     return sentences
 
 

@@ -291,9 +291,9 @@ def standing_over_alert(
     """Return one message that these states, at least one, are over, or that their targets are no
     targets any more. `hub` is the account and Region of GPU Governor."""
     lines = [f"{state.place}: since {clock(state.since, 'UTC', now)}" for state in states]
-    over = "It is over: what is listed is swept again, or the policy does not name it any more."
+    over = "The places below are swept again, or the policy no longer names them."
     if kind is StateKind.CANNOT_TAG:
-        over = "It is over: the tags follow the verdicts again, or none has to be set any more."
+        over = "The tags follow the verdicts again, or none need to be set now."
     facts = _facts_of_states(kind, states)
     words = {
         "which": _places(states),

@@ -13,7 +13,7 @@ from governor.core.errors import CloudError, ConflictError
 from governor.core.units import in_parts
 from governor.table.table import TRANSACTION, Condition, ShortTimeoutStore, Write, is_over, update
 
-_CANCELLED = "TransactionCanceledException"
+_CANCELED = "TransactionCanceledException"
 
 
 class Claims(ShortTimeoutStore):
@@ -40,7 +40,7 @@ class Claims(ShortTimeoutStore):
             except (ConflictError, CloudError) as error:
                 # If the transaction was refused, no claim was made, so each key is claimed by
                 # itself. After any other error the claims may stand, so the error is raised.
-                if isinstance(error, CloudError) and error.code != _CANCELLED:
+                if isinstance(error, CloudError) and error.code != _CANCELED:
                     raise
                 claimed.update(key for key in part if self.claim(key, now, lease))
             else:

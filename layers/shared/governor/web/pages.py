@@ -226,7 +226,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if outcome is not None:
         return _ended_headline(view, outcome)
     if not view.can_decide and approval.hold is not None:
-        return f"{name} is held", ()
+        return f"{name} is on hold", ()
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {name}: approved", ()
     question = f". {episode.plan.verb.capitalize()} it?" if view.can_decide else ""
@@ -256,7 +256,7 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
         episode.ref, episode, outcome, reason, ended_at, None, approval, again_at
     )
     if approval.keep_ended_at is not None:
-        text = "It is judged again. If it is idle, its owner is asked."
+        text = "The next sweep checks it again. If it is idle, GPU Governor asks its owner."
         return f"{short_name}: the keep was ended", [text]
     title = f"{name} is starting" if episode.is_starting else alert.subject
     kept_until = approval.kept.keep_until if approval.kept else None

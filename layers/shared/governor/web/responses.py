@@ -108,13 +108,13 @@ def refusal(
 def bad_request(text: str) -> Response:
     """Return the page (400) for a request that could not be read; `text` says why."""
     return refusal(
-        400, "The request could not be read", f"Open the link of the message again: {text}."
+        400, "The request could not be read", f"Open the link in the message again: {text}."
     )
 
 
 _OVER = (
-    "What became of the instance stands in the newest message about it, with a link that "
-    "works. Without one, ask the owner of the instance, or the administrators of GPU Governor."
+    "The newest message about the instance says what happened to it, and has a link that works. "
+    "If you have none, ask the owner of the instance, or the administrators of GPU Governor."
 )
 
 
@@ -123,7 +123,7 @@ def bad_link(error: LinkError) -> Response:
     if isinstance(error, LinkExpired):
         return refusal(410, "This link has expired", _OVER)
     text = (
-        "It was not made by this governor, or was altered on its way. Use the link of the message."
+        "GPU Governor did not make it, or it was changed on its way. Use the link in the message."
     )
     return refusal(403, "This link is not valid", text)
 

@@ -126,7 +126,7 @@ class SignInSite:
         if begun is None or not hmac.compare_digest(begun["state"].encode(), state):
             return _refused(
                 "This sign-in was not the latest one begun in this browser, or took "
-                "longer than ten minutes. Open the link of the message again."
+                "longer than ten minutes. Open the link in the message again."
             )
         spent = (clear_cookie(SIGN_IN_COOKIE),)
         code = query.get("code", "")
@@ -142,7 +142,7 @@ class SignInSite:
             who = signed_in(claims, self.groups_claim, self.approver_group)
         except errors.SignInRefused as error:
             text = (
-                f"It was not proven who you are: {error}. Open the link of the message "
+                f"Your identity could not be verified: {error}. Open the link of the message "
                 "to try again."
             )
             return _refused(text, note=f"a sign-in was refused: {error}", cookies=spent)
@@ -198,7 +198,7 @@ def _refused_by_issuer(error_code: str, spent: tuple[str, ...]) -> Response:
     """Return the page for a sign-in that the issuer refused, with its error code if that has the
     form of one. `spent` are the cookies to clear."""
     why = f" It says {error_code}." if _ERROR.fullmatch(error_code) else ""
-    text = f"The issuer did not let you in.{why} Open the link of the message to try again."
+    text = f"The issuer did not let you in.{why} Open the link in the message to try again."
     return _refused(text, cookies=spent)
 
 
@@ -215,7 +215,5 @@ def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> 
     the table do not let it. The `error` goes to the log alone; `cookies` are whole values of
     `Set-Cookie`."""
     # The status raises the alarm for errors of the page; the note in the log says what to do.
-    text = (
-        "The sign-in does not work at this moment. Open the link of the message again in a minute."
-    )
+    text = "The sign-in does not work right now. Open the link in the message again in a minute."
     return _refused(text, 503, note=f"a sign-in failed: {error}", cookies=cookies)

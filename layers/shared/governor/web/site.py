@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from governor.approvals.store.sessions import SignIns
 
 _GONE = (
-    "This question does not exist any more. Ask the owner of the instance, or the "
+    "This question no longer exists. Ask the owner of the instance, or the "
     "administrators of GPU Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
@@ -109,7 +109,7 @@ class ApprovalSite:
         carries out the form. Raises: ConfigurationError if our key cannot be used; PolicyError if
         today's policy is needed and cannot be read; CloudError."""
         if request.method not in ("GET", "HEAD", "POST"):
-            return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
+            return refusal(405, "Method not allowed", "This page accepts GET, HEAD and POST.")
         try:
             request = self._opened(request)
         except errors.LinkError as error:
@@ -237,7 +237,7 @@ class ApprovalSite:
                     "this question is over: your answer came too late"
                 ) from None
             return refusal(
-                403, "Refused", "The form is not the one of this page. Open the link again."
+                403, "Refused", "The form does not belong to this page. Open the link again."
             )
         return None
 

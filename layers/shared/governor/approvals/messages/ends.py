@@ -158,7 +158,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         words["restart"] = [restart_text(episode), *episode.plan.restart_doubts]
     if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
-        text = f"it was stopped, and {undo.by} had it started again"
+        text = f"it was stopped, and {undo.by} started it again"
         words["outcome"] = "restarted"
         words["readable"] = readable(text)
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
@@ -231,10 +231,29 @@ def left_behind(episode: Episode) -> LeftBehind:
     values["undone"] = episode.is_undone
     values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)
-    values["first"] = clauses[0] if clauses else ""
-    values["all"] = " and ".join(clauses)
+    values["first"] = _title_clause(clauses, is_undone=episode.is_undone)
+    values["all"] = _joined(clauses)
     short, sentences = template_lines("left behind", values)
     return LeftBehind(short, sentences)
+
+
+def _title_clause(clauses: Sequence[str], *, is_undone: bool) -> str:
+    """Return the clause for a title: the first, or the last if the stop was undone. Return an empty
+    text without clauses."""
+    if not clauses:
+        return ""
+    return clauses[-1] if is_undone else clauses[0]
+
+
+def _joined(clauses: Sequence[str]) -> str:
+    """Return the clauses as one: `it is stopped, and its snapshots were started`. Return an empty
+    text without clauses."""
+    if not clauses:
+        return ""
+    *all_but_last, last = clauses
+    if not all_but_last:
+        return last
+    return f"{', '.join(all_but_last)}, and {last}"
 
 
 def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:

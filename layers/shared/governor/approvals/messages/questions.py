@@ -26,6 +26,7 @@ from governor.alerts.templates import (
 from governor.approvals.messages.consequence import consequence, with_figures
 from governor.approvals.messages.sentences import (
     budget_text,
+    channel_text,
     cost_lines,
     idle_text,
     is_prepaid,
@@ -163,7 +164,7 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     planned = episode.asking.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
-    whom = f"The contacts of {episode.owner}"
+    whom = f"The contacts of the owner, {episode.owner},"
     if episode.owner == UNASSIGNED:
         whom = "The default contacts"
     elif episode.asking.owner_note is not None:
@@ -265,6 +266,7 @@ def start_failed_alert(episode: Episode, failed: StartTry, at: UtcDatetime) -> A
         "is_role_refused": failed.is_role_refused,
         "is_own_shutdown": failed.is_own_shutdown,
         "ran_at": failed.ran_at,
+        "way": channel_text(failed.channel),
     }
     return episode_alert("start-failed", episode, f"start-{stage}", at, facts, words)
 
@@ -327,7 +329,12 @@ def waiting_alert(
     waits `hours` at most."""
     approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
     is_stopped = Step.STOP in episode.progress.steps_done and not episode.is_undone
-    words = {"hours": hours, "stands": approval_stands, "is_stopped": is_stopped}
+    words = {
+        "hours": hours,
+        "stands": approval_stands,
+        "is_stopped": is_stopped,
+        "done": "terminated" if episode.plan.destroys else "stopped",
+    }
     return episode_alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 
 
@@ -338,5 +345,6 @@ def undo_alert(
     `channel`, and was seen running. `until` is how long the undo keeps it; `None` if that is not
     known."""
     facts = {"undone_by": by, "channel": channel}
-    words = {"price": price_text(episode), "until": until}
+    price = "" if is_prepaid(episode) else price_text(episode)
+    words = {"price": price, "until": until, "way": channel_text(channel)}
     return episode_alert("undone", episode, "undone", at, facts, words)

@@ -126,6 +126,21 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
     return template_lines("restart", values)[0]
 
 
+_CHANNEL_TEXT = {
+    "page": "its page",
+    "console": "the console",
+    "slack": "Slack",
+    "cli": "the command line",
+    "command-line": "the command line",
+}
+
+
+def channel_text(channel: str) -> str:
+    """Return the words for a channel by which somebody answers, such as `its page`; the name itself
+    if it is another one."""
+    return _CHANNEL_TEXT.get(channel, channel)
+
+
 def start_words(start_try: StartTry) -> str:
     """Return AWS's reason against a start, with its code; an empty text if it gave none."""
     if start_try.code and start_try.words:
@@ -284,7 +299,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     if began_earlier:
         start = f"before {start}"
     title = f"idle since {start}"
-    return IdleText(title, f"{measured}, and not seen at work since.", f"has been {title}")
+    return IdleText(title, f"{measured}, and no work was seen since.", f"has been {title}")
 
 
 def unconfirmed_text(episode: Episode) -> str:
@@ -319,7 +334,10 @@ def refused_text(error: GovernorError) -> str:
 def people_text(episode: Episode) -> str:
     """Return how many people must approve the plan, as a sentence."""
     if episode.terms.people_needed > 1:
-        return "Two different people must approve, each by the link in their own mail or signed in."
+        return (
+            "Two different people must approve, each by the link in their own mail or after a "
+            "sign-in."
+        )
     return "One approval is enough."
 
 
@@ -394,4 +412,4 @@ def budget_text(episode: Episode) -> str:
     if not episode.by_budget:
         return ""
     whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
-    return f"You are asked because {whose} is over its budget of this month."
+    return f"You are asked because {whose} is over its budget for this month."

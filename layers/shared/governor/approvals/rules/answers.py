@@ -60,7 +60,7 @@ def check_confirmed(
             f"this plan terminates the instance: {to_type} to approve", status=status
         )
     if plan.loses_local_disks and not losses_accepted:
-        lost = "what is on its local disks would be lost for good"
+        lost = "the data on its local disks would be lost for good"
         raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
 
 

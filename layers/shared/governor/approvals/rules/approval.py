@@ -21,7 +21,7 @@ from governor.policy.model.policy import Mode
 from governor.policy.rules.schedule import Schedule, next_morning
 from governor.verdict.model import NO_HOLD, Hold
 
-_KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
+_KEEP_NEEDS_A_DATE = "say until when to keep the instance"
 
 
 _EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
@@ -142,9 +142,9 @@ def why_too_late(episode: Episode, now: datetime) -> str | None:
         return None
     asked = _asked_text(episode, now)
     if episode.final_step is Step.STOP:
-        return f"{asked}: once it is stopped, its record has a button to start it again"
+        return f"{asked}. Once it is stopped, you can start it again from its record"
     return (
-        f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 "
+        f"{asked}, after its snapshots were complete. If it still exists, keep it: then EC2 "
         "is not asked again"
     )
 
@@ -157,7 +157,7 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
     """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
-        why = "there is nothing to hold: nothing happens to it without a yes"
+        why = "there is nothing to hold: nothing happens to it without an approval"
         if episode.outcome is not None:
             why = f"it is over ({episode.outcome.value}): there is nothing left to hold"
         raise DecisionRefused(why, status=status)
@@ -231,7 +231,7 @@ def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) 
         if decision.keep_until <= now:
             return "the date to keep until is in the past"
         if decision.keep_until > now + keep_at_most:
-            return f"the policy allows to keep for at most {keep_at_most.days} days"
+            return f"the policy allows a keep of at most {keep_at_most.days} days"
     if decision.answer is Answer.EXEMPT and not reason.strip():
         return _EXEMPTION_NEEDS_A_REASON
     if has_controls(reason):

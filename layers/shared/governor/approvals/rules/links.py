@@ -36,7 +36,7 @@ _KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
 _LONGEST_COOKIE = 4096
 """Browsers keep no longer cookie (RFC 6265, 6.1)."""
-_FORGED = "this link was not made by this governor, or was altered"
+_FORGED = "GPU Governor did not make this link, or it was changed"
 
 
 class LinkSigner:

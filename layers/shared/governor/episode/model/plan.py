@@ -27,10 +27,10 @@ class Step(StrEnum):
 STEP_TEXT: Mapping[Step, str] = {
     Step.STOP: "stop the instance",
     Step.SNAPSHOT: (
-        "snapshot all its EBS volumes as one set and wait until every snapshot is completed"
+        "take snapshots of all its EBS volumes as one set, and wait until they are complete"
     ),
     Step.CANCEL_SPOT_REQUEST: (
-        "cancel its persistent Spot request, so that no successor is launched"
+        "cancel its persistent Spot request, so that EC2 does not launch a replacement"
     ),
     Step.TERMINATE: "terminate the instance",
 }

@@ -147,7 +147,7 @@ def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
-        return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
+        return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on, so it is not stopped"]
     action, reasons = _possible_stop_or_termination(facts, policy.plan)
     if facts.protection.stop is None:
         reasons.append(_STOP_PROTECTION_NOT_KNOWN)
@@ -155,10 +155,13 @@ def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str
 
 
 _STOP_PROTECTION_NOT_KNOWN = (
-    "stop protection is not known: EC2 in this Region does not know disableApiStop"
+    "stop protection is not known, because EC2 in this Region does not support disableApiStop"
+)
+_TERMINATION_PROTECTED = (
+    "termination protection (disableApiTermination) is on, so it is not terminated"
 )
 _TERMINATION_PROTECTION_NOT_KNOWN = (
-    "termination protection is not known, as EC2 in this Region does not know "
+    "termination protection is not known, because EC2 in this Region does not support "
     "disableApiTermination: it is not terminated"
 )
 
@@ -172,15 +175,15 @@ def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Act
     unstoppable = why_unstoppable(facts)
     if action is Action.STOP and unstoppable is not None:
         action = rule.when_stop_is_unsupported
-        reasons.append(f"{unstoppable}; the policy then says {action.value}")
+        reasons.append(f"{unstoppable}; in that case, the policy says {action.value}")
     if action is Action.TERMINATE and facts.protection.termination is not False:
         if facts.protection.termination is None:
             reasons.append(_TERMINATION_PROTECTION_NOT_KNOWN)
         else:
-            reasons.append("termination protection (disableApiTermination) is on: a human said no")
+            reasons.append(_TERMINATION_PROTECTED)
         action = rule.when_termination_is_protected if unstoppable is None else Action.NOTIFY_ONLY
     if action is Action.TERMINATE and not facts.instance.volumes:
-        reasons.append("it has no EBS volume, so nothing could be kept in a snapshot")
+        reasons.append("it has no EBS volume, so no snapshot could keep its data")
         action = Action.NOTIFY_ONLY
     return action, reasons
 
@@ -196,9 +199,9 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
     Lifecycle.SCHEDULED: "it runs in a scheduled reservation, which is paid either way: "
     f"{_NOTHING}",
     Lifecycle.INTERRUPTIBLE_RESERVATION: (
-        f"it runs in an interruptible reservation of somebody else's: {_NOTHING} here"
+        f"it runs in somebody else's interruptible reservation: {_NOTHING} here"
     ),
-    Lifecycle.UNKNOWN: "EC2 calls its lifecycle by a name this version does not know",
+    Lifecycle.UNKNOWN: "EC2 gives it a lifecycle that this version does not know",
 }
 
 
@@ -265,12 +268,14 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     if ip and ip not in launch.elastic_ips:
         losses.append(f"the public IPv4 address {ip}, unless it is an Elastic IP")
     if facts.instance.root_device_type != "ebs":
-        losses.append("the whole root volume: it is an instance store and in no snapshot")
+        losses.append(
+            "the whole root volume: it is an instance store, which snapshots do not cover"
+        )
     if Step.TERMINATE in steps:
         losses += _lost_with_instance(facts.instance, launch)
     if Step.STOP not in steps:
         losses.append(
-            "what it writes to its volumes after the snapshots begin, since it cannot be stopped "
+            "what it writes to its volumes after the snapshots begin, because it cannot be stopped "
             "first; they are crash-consistent"
         )
     return tuple(losses)
@@ -283,15 +288,16 @@ def _lost_disks(facts: PlanFacts) -> list[str]:
         return []
     if facts.shape is None:
         instance_type = facts.instance.instance_type
-        return [f"local disks, if {instance_type} has any (the type is not in the catalogue)"]
+        return [f"data on local disks, if {instance_type} has any (the type is not in the catalog)"]
     size_gb = facts.shape.local_nvme
     if not size_gb:
         return []
     if size_gb == "unknown":
         return [
-            "all data on local disks (their size is not in the catalogue); it is in no snapshot"
+            "all data on local disks (their size is not in the catalog), which snapshots do not "
+            "cover"
         ]
-    return [f"all data on local NVMe ({size_gb} GB); it is in no snapshot"]
+    return [f"all data on local NVMe disks ({size_gb} GB), which snapshots do not cover"]
 
 
 def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
@@ -305,7 +311,7 @@ def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
         losses.append(f"network interfaces ({launch.network}) that are deleted with it")
     if launch.placement_group:
         losses.append(f"its place in the placement group {launch.placement_group}")
-    losses.append("user data, if it has any; a copy is kept in the audit bucket first")
+    losses.append("user data, if it has any; a copy is stored in the audit bucket first")
     return losses
 
 
@@ -325,7 +331,7 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
         kept.append(f"Elastic IP {ip}, billed as before")
     if Step.SNAPSHOT in steps:
         days = policy.plan.snapshot_retention_days
-        kept.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
+        kept.append(f"one snapshot of each EBS volume, for at least {days} days")
     if Step.TERMINATE not in steps:
         kept.append(_instance_text(launch))
     for tool in other_tools(facts.instance):
@@ -338,7 +344,7 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 def _instance_text(launch: LaunchFacts) -> str:
     """Return the line that the instance is kept, and what its next start depends on. Call it for a
     plan that does not terminate."""
-    text = "the instance itself; starting it again depends on free capacity of its type"
+    text = "the instance itself; starting it again needs free capacity for its type"
     if launch.placement_group:
         return f"{text} in the placement group {launch.placement_group}"
     return text

@@ -23,7 +23,7 @@ _RIGHTS = (
     "policies, an SCP, or the key policy of an encrypted volume refuses. Then try again."
 )
 _VOLUMES = (
-    "Look at its volumes: the root volume must be attached under the root device name, and the KMS "
+    "Check its volumes: the root volume must be attached under the root device name, and the KMS "
     "key of each encrypted volume must be enabled and usable. Then try again."
 )
 _KEY = (
@@ -42,13 +42,13 @@ _ROLE = (
     "(docs/accounts.md). Then try again."
 )
 _ACCOUNT = "An administrator of the AWS account must solve this with AWS. Then try again."
-_STATE = "Look at its state in the EC2 console, and try again in a few minutes."
+_STATE = "Check its state in the EC2 console, and try again in a few minutes."
 _CHANGED = "Change the instance in the EC2 console so that EC2 can start it. Then try again."
 _SHUTS_DOWN = (
     "Find out what shuts it down from inside, such as a script for idle hosts, a scheduled "
     "shutdown or a person who is logged in. Then start it again."
 )
-_AGAIN = "Try again in a few minutes. If it goes on, ask AWS Support."
+_AGAIN = "Try again in a few minutes. If it keeps failing, ask AWS Support."
 
 _CODES_BY_ADVICE: Mapping[str, str] = {
     _LATER: """

@@ -85,12 +85,12 @@ def _key_doubt(instance: Instance, key: VolumeKey) -> str:
     name = f"The KMS key {key.key_id} of {_volumes_text(instance, key.key_id)}"
     if key.state is None:
         why = f": {key.problem}" if key.problem else ""
-        return f"{name} could not be looked at, so EC2 may be unable to use it{why}."
+        return f"{name} could not be checked, so EC2 may be unable to use it{why}."
     sentences = []
     subject = name
     if key.state != _ENABLED:
         state = _KEY_STATES.get(key.state, f"is in the state {key.state}")
-        sentences.append(f"{name} {state}. EC2 cannot start the instance while it is.")
+        sentences.append(f"{name} {state}. EC2 cannot start the instance until that changes.")
         subject = "It"
     if key.account and key.account != instance.target.account:
         account = key.account

@@ -113,7 +113,7 @@ def is_reading(value: float | None) -> bool:
 
 def readings(series: Series) -> list[float]:
     """Return the readings of a series, which are values of 0 or more; empty if there are none."""
-    # `is_reading` in one pass: a call for every value takes half of the time of a judgement.
+    # `is_reading` in one pass: a call for every value takes half of the time of a judgment.
     return [value for value in series if value is not None and value >= 0]
 
 

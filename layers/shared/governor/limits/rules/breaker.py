@@ -226,9 +226,9 @@ def why_freeze_everything(hub: Hub, now: datetime, rule: Breaker) -> ReasonToFre
         usual = _usual(hub, hours)
         if left > rule.hub_times_the_usual * usual:
             why = (
-                f"{left} instances of all accounts turned idle or silent in {length} h "
-                "and have not worked "
-                f"since; in the same hours of the two weeks before, {usual} turned at the most"
+                f"{left} instances in all accounts turned idle or silent within {length} h and "
+                "have not worked since; in the same hours of the two weeks before, there were at "
+                f"most {usual}"
             )
             return ReasonToFreeze(left, why)
     return None

@@ -16,7 +16,7 @@ from governor.fleet.model import Payer
 class FoundWaste:
     """Resources that cost money for accelerators and that nobody is asked about."""
 
-    headline: str = "Nothing was scanned yet."
+    headline: str = "Nothing has been scanned yet."
     remarks: tuple[str, ...] = ()
     """Sentences that limit the headline."""
     lines: tuple[str, ...] = ()

@@ -293,15 +293,17 @@ class Ownership(Section):
         text if all are known. `verb` is `asked` or `notified`."""
         if not named.unknown:
             return ""
-        unknown = listed([f"`{part}`" for part in named.unknown], _MOST_UNKNOWN_NAMED)
+        quoted_names = [f'"{name}"' for name in named.unknown]
+        unknown = listed(quoted_names, _MOST_UNKNOWN_NAMED)
+        which_are = "which is" if len(named.unknown) == 1 else "which are"
         if named.contacts:
-            return f"The owner tag also names {unknown}, whom the policy does not know."
-        names_nobody = f"The owner tag names {unknown}, whom the policy does not know"
+            return f"The owner tag also names {unknown}, {which_are} not in the policy."
+        names_nobody = f"The owner tag names {unknown}, {which_are} not in the policy"
         if project in self.project_owners:
-            return f"{names_nobody}: the contact of the project {project} is {verb}."
+            return f"{names_nobody}. The contact of project {project} is {verb} instead."
         if self.default_contacts:
-            return f"{names_nobody}: the default contacts are {verb}."
-        return f"{names_nobody}, and there are no default contacts."
+            return f"{names_nobody}. The default contacts are {verb} instead."
+        return f"{names_nobody}. There are no default contacts."
 
     def _contact_of(self, name: str) -> Contact | None:
         """Return the contact of one name, in any letter case if only one contact is named so, or of

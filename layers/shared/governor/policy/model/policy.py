@@ -56,8 +56,8 @@ class Policy(Section):
     compares the exact key: set the parameter `ExemptionTagKey` of the stacks to it, and use only
     letters, digits and + - = . _ : / @ in it."""
     two_people_for_policy: bool | None = setting(None, "lowered")
-    """A risky change of the policy waits until two people of `ownership.contacts` stand behind it.
-    `null`: `true` once any rule or override of the policy terminates, otherwise `false`."""
+    """A risky policy change waits until two people of `ownership.contacts` have written or accepted
+    it. `null`: `true` once any rule or override of the policy terminates, otherwise `false`."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()

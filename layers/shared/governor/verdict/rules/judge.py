@@ -187,7 +187,7 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
     if evidence.work is None:
         return None
     ended = evidence.last_active.get(WORK, evidence.window.end)
-    reason = f"a job says that it works: {evidence.work} was not 0, last at {in_utc(ended)}"
+    reason = f"a job reports work: {evidence.work} was not 0, last at {in_utc(ended)}"
     return busy(evidence, policy, ended, reason)
 
 

@@ -191,11 +191,11 @@ class Subject:
         """
         policy = self.policy
         if policy.why_never_asks:
-            reason = f"readings cannot show that idleness lasts up to now: {policy.why_never_asks}"
+            reason = f"the metrics cannot show whether it is still idle: {policy.why_never_asks}"
             return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
         if not self._is_long_enough(window, evidence):
             reason = (
-                f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
+                f"GPU memory is not released, so {span(policy.ask_window)} of idle time is required"
             )
             return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
         policy_over_window = policy.with_window(window)

@@ -45,7 +45,7 @@ def no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdic
 def of_needed_text(percent: float, policy: Policy) -> str:
     """Return the share of the window that was measured, and the share that is needed."""
     needed_percent = policy.idle.minimum_coverage_percent
-    return f"{percent:.0f}% of the window, {needed_percent:g}% are needed"
+    return f"for {percent:.0f}% of the window; {needed_percent:g}% is required"
 
 
 def newest_minutes(window: Window) -> int:

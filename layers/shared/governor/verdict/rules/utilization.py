@@ -88,7 +88,7 @@ def _why_uncovered(evidence: Evidence, policy: Policy) -> str | None:
     if window.length < policy.window:
         wanted_minutes = policy.idle.window_minutes
         read_minutes = minutes(window.length)
-        return f"the policy looks at {wanted_minutes} min, only {read_minutes} min were read"
+        return f"the policy looks at {wanted_minutes} min, but only {read_minutes} min were read"
     for gpu in evidence.gpus:
         percent = coverage_percent(padded(gpu.utilization, window))
         if percent < policy.idle.minimum_coverage_percent:
@@ -102,11 +102,11 @@ def _why_gpus_uncounted(evidence: Evidence, word: str) -> str | None:
     (`part_word`)."""
     expected = evidence.gpus_expected
     if expected is None:
-        return f"the type is not in the catalogue, so it is not known how many {word}s must be seen"
+        return f"the type is not in the catalog, so it is not known how many {word}s it has"
     if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
         suspect = "metrics.collection_interval_seconds does not fit the agent"
         if evidence.source is MetricSource.PER_GPU:
-            suspect = "the catalogue or the agent's dimensions are wrong"
+            suspect = "the catalog or the agent's dimensions are wrong"
         return (
             f"{evidence.gpus_reporting} {word}s seem to publish where {expected} exist: {suspect}"
         )
