@@ -2,7 +2,7 @@
 
 PublisherError
 |-- DriverUnavailableError    NVML cannot be used at all: no driver, not loaded, or replaced
-|-- MetadataError        the instance's own identity cannot be learnt
+|-- MetadataError        the instance's own identity cannot be learned
 `-- DeliveryError        CloudWatch did not take a call
     |-- UndeliveredError      it may take the same call later: network, throttling, credentials
     |   `-- UnforeseenError   the answer is unknown: the call is wrong, or none is taken now
