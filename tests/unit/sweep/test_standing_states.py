@@ -44,6 +44,7 @@ from governor.sweep.known_failures import FindKnownFailures
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.wiring.closing import HubSteps
 from tests.builders import NOW, TARGET
+from tests.properties import examples
 from tests.twins import table
 from tests.unit.functions.handlers import call, module
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -168,7 +169,11 @@ def test_a_state_fails_one_sweep_and_is_reported_once(error: CloudError, kind: S
     assert [] == hub.world.state.standing_states()
 
 
-@pytest.mark.parametrize("error", [NOT_ENABLED, ROLE_MISSING, refused("UnauthorizedOperation")])
+FLAPPING = (NOT_ENABLED, ROLE_MISSING, refused("UnauthorizedOperation"))
+
+
+@pytest.mark.repeats
+@pytest.mark.parametrize("error", FLAPPING[: examples(1, 3)])
 def test_a_place_that_flaps_at_each_sweep_is_reported_once_a_day_and_shown(
     error: CloudError,
 ) -> None:
@@ -246,22 +251,25 @@ def test_another_state_of_the_same_target_sounds_the_alarm_again() -> None:
     assert [StateKind.ROLE_MISSING] == [one.kind for one in hub.world.state.standing_states()]
 
 
-@pytest.mark.parametrize("place", [MEMBER, FAR])
-@pytest.mark.parametrize(
-    "error",
-    [
-        Throttled("slow", operation="ec2:DescribeInstances", code="RequestLimitExceeded"),
-        Unavailable("away", operation="ec2:DescribeInstances"),
-        refused("ExpiredToken"),
-        refused("SignatureDoesNotMatch"),
-        refused("AccessDeniedException", "dynamodb:Query"),
-        CloudError("odd", operation="ec2:DescribeInstances", code="InvalidParameterValue"),
-    ],
+THROTTLED = Throttled("slow", operation="ec2:DescribeInstances", code="RequestLimitExceeded")
+AWAY = Unavailable("away", operation="ec2:DescribeInstances")
+FAILURES = (
+    THROTTLED,
+    AWAY,
+    refused("ExpiredToken"),
+    refused("SignatureDoesNotMatch"),
+    refused("AccessDeniedException", "dynamodb:Query"),
+    CloudError("odd", operation="ec2:DescribeInstances", code="InvalidParameterValue"),
 )
-def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_anew(
+
+
+@pytest.mark.repeats
+@pytest.mark.parametrize("place", [MEMBER, FAR])
+@pytest.mark.parametrize("error", FAILURES[: examples(1, len(FAILURES))])
+def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_of_each_day(
     place: Target, error: CloudError
 ) -> None:
-    """A state elsewhere does not hide it. It fails two sweeps, and then those of each later day."""
+    """It fails two sweeps, and then those of each later day."""
     hub = Hub()
     hub.refusals[FAR] = NOT_ENABLED
     hub.sweep()
@@ -275,8 +283,21 @@ def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_anew(
     assert [] == hub.over, "a target that fails otherwise was not swept"
 
 
-THROTTLED = Throttled("slow", operation="ec2:DescribeInstances", code="RequestLimitExceeded")
-AWAY = Unavailable("away", operation="ec2:DescribeInstances")
+@pytest.mark.parametrize("place", [MEMBER, FAR])
+@pytest.mark.parametrize("error", FAILURES)
+def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_anew(
+    place: Target, error: CloudError
+) -> None:
+    """A state elsewhere does not hide it."""
+    hub = Hub()
+    hub.refusals[FAR] = NOT_ENABLED
+    hub.sweep()
+    assert hub.sweep()
+
+    hub.refusals[place] = error
+    assert [False, False, *[True] * 10] == [hub.sweep() for _ in range(12)]
+    assert 1 <= len(hub.begun) <= 2
+    assert [] == hub.over, "a target that fails otherwise was not swept"
 
 
 def known(place: Target = FAR, error: CloudError = THROTTLED) -> Hub:
