@@ -20,6 +20,7 @@ from governor.policy.model.brakes import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
+from tests.properties import examples, step
 from tests.twins import table
 from tests.unit.worlds.fleet_world import FleetWorld
 
@@ -70,8 +71,9 @@ def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode) -> No
     assert 1 == len({alert.dedup_id for alert in told})
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_rollout_of_a_few_instances_an_hour_is_caught(step: int) -> None:
+@pytest.mark.repeats
+@pytest.mark.parametrize("at_once", range(1, 5, step(3)))
+def test_a_rollout_of_a_few_instances_an_hour_is_caught(at_once: int) -> None:
     """Before, 40 of 40 workflows started: no sweep saw five turn at once.
 
     What turned before the tenth did is asked about: a question is no action, and caps bound what
@@ -79,9 +81,9 @@ def test_a_rollout_of_a_few_instances_an_hour_is_caught(step: int) -> None:
     world, found = fleet(Mode.ASK, accounts=10, each=4)
     left = [(target, one) for target, ids in found.items() for one in ids]
     while left:
-        for _, one in left[:step]:
+        for _, one in left[:at_once]:
             world.publish(one, QUIET)
-        del left[:step]
+        del left[:at_once]
         sweep_all(world, found, minutes=70)
 
     assert world.state.hub().freeze is not None
@@ -396,13 +398,14 @@ def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
     assert {} == world.workflow.executions
 
 
+@pytest.mark.repeats
 def test_office_hours_freeze_at_most_once_in_a_month() -> None:
     """400 instances of 100 accounts: only the first two days, of which nothing is known, are
     unusual.
 
-    `python -m benchmarks.freezes` runs more months.
+    `make soak` plays the whole month, and `python -m benchmarks.freezes` plays more of them.
     """
-    month = run(seed=11, days=31)
+    month = run(seed=11, days=examples(17, 31))
 
     assert len(month.froze) <= 1
     assert len(month.released) == len(month.froze)
