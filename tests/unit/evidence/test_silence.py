@@ -25,6 +25,7 @@ from governor.policy.model.acting import PlanRule
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import VerdictKind
 from tests.builders import NOW, make_instance
+from tests.properties import step
 from tests.twins import MemoryMetrics
 from tests.unit.worlds.builders import opener
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -318,6 +319,8 @@ def asks_after(policy: Policy, *, released: bool = False) -> int:
     return max(policy.idle.window_minutes, after)
 
 
+EVERY_HOLE = step(2)
+"""Every second hole is tried by each rule, and all of them in `make soak`."""
 SHAPES = {
     "4 GPUs": (True, 4, 300),
     "8 in one": (False, 8, 300),
@@ -335,6 +338,7 @@ def acting_on_silence(policy: Policy) -> Policy:
     return replace(policy, plan=PlanRule(), approval=replace(policy.approval, on_expiry="act"))
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", differing())
 def test_no_hole_is_idleness_by_any_shipped_policy(name: str, shape: str) -> None:
@@ -343,10 +347,12 @@ def test_no_hole_is_idleness_by_any_shipped_policy(name: str, shape: str) -> Non
     by_gpu, gpus, period = SHAPES[shape]
     policy = with_period(shipped()[name], period)
     minutes = asks_after(policy)
-    agents = list(silences(Agent((ALWAYS,) * gpus), minutes))[:: 1 if period == 300 else 3]
+    agents = list(silences(Agent((ALWAYS,) * gpus), minutes))
+    agents = agents[:: EVERY_HOLE * (1 if period == 300 else 3)]
     check(policy, agents, by_gpu=by_gpu, minutes=minutes)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("rule", ["released", "auto", "silence acts"])
 @pytest.mark.parametrize("name", differing())
 def test_no_hole_is_idleness_by_any_rule(name: str, rule: str) -> None:
@@ -356,7 +362,7 @@ def test_no_hole_is_idleness_by_any_rule(name: str, rule: str) -> None:
     if rule == "silence acts":
         policy = acting_on_silence(policy)
     minutes = asks_after(policy, released=rule == "released")
-    agents = list(silences(Agent((ALWAYS,) * 4), minutes))[::2]
+    agents = list(silences(Agent((ALWAYS,) * 4), minutes))[:: 2 * EVERY_HOLE]
     check(policy, agents, by_gpu=True, released=True, minutes=minutes)
 
 
