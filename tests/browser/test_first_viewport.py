@@ -4,7 +4,7 @@ content."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import GpuReadings
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
+from tests.browser.conftest import NewVisitor
 from tests.builders import make_facts
 from tests.unit.console import asking as console
 from tests.unit.notify.test_digest_of_many import digest, instance_number
@@ -26,7 +27,9 @@ from tests.unit.web.test_site import World
 from tests.unit.worlds.world import APPROVAL_ID
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
+
+    Window = Callable[..., Page]
 
 LONG = "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042"
 OWNER = "platform-machine-learning-research-owners@subdomain.example.com"
@@ -105,11 +108,20 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def phone(browser: Browser) -> Iterator[Page]:
+def window(new_visitor: NewVisitor) -> Callable[..., Page]:
+    """Open windows of a size. A window is used again by the next test that wants one like it."""
+
+    def opened(width: int, height: int = HEIGHT, **settings: Any) -> Page:
+        size = {"width": width, "height": height}
+        return new_visitor("desktop", viewport=size, **settings).page
+
+    return opened
+
+
+@pytest.fixture
+def phone(window: Window) -> Page:
     """A screen of 390 x 844 points."""
-    page = browser.new_page(viewport={"width": 390, "height": HEIGHT})
-    yield page
-    page.close()
+    return window(390)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -153,10 +165,10 @@ def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 390, 1280])
-def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> None:
+def test_the_texts_of_the_pictures_can_be_read(window: Window, width: int) -> None:
     """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs,
     too."""
-    page = browser.new_page(viewport={"width": width, "height": HEIGHT})
+    page = window(width)
     page.set_content(hard(World()).get().body)
     for summary in page.locator("main > details > summary").all():
         summary.click()
@@ -171,12 +183,12 @@ def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> 
         boxes = [box for one in picture.locator("text").all() if (box := one.bounding_box())]
         for index, one in enumerate(boxes):
             assert not [other for other in boxes[index + 1 :] if _overlap(one, other)], (width, one)
-    page.close()
 
 
-def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> None:
+def test_forced_colors_keep_the_picture_and_the_buttons(window: Window) -> None:
     """Work and idleness are told apart, and the button that stops can be read."""
-    page = browser.new_page(viewport={"width": 390, "height": HEIGHT}, forced_colors="active")
+    page = window(390)
+    page.emulate_media(forced_colors="active")
     page.set_content(hard(World()).get().body)
 
     def color(part: str, name: str) -> str:
@@ -199,7 +211,6 @@ def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> Non
     assert 2 == len(set(stop)), stop
     keys = [re.sub(r"\s+", " ", one) for one in page.locator("figure .key").all_inner_texts()]
     assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
-    page.close()
 
 
 STOPPABLE = ("plain", "console", "two people", "silence acts")
@@ -259,11 +270,11 @@ def test_before_a_stop_one_button_is_red_and_one_cancels(phone: Page, case: str)
 @pytest.mark.parametrize("case", STOPPABLE)
 @pytest.mark.parametrize(("width", "height"), [(390, HEIGHT), (1280, 900)])
 def test_with_text_of_twice_the_size_nothing_is_covered(
-    browser: Browser, width: int, height: int, case: str, is_open: bool
+    window: Window, width: int, height: int, case: str, is_open: bool
 ) -> None:
     """Wherever the reader is on the page; and nothing is wider than the screen."""
     make, buttons = CASES[case]
-    page = browser.new_page(viewport={"width": width, "height": height})
+    page = window(width, height)
     serve(page, make())
     page.add_style_tag(content="html { font-size: 200%; }")
     if is_open:
@@ -275,7 +286,6 @@ def test_with_text_of_twice_the_size_nothing_is_covered(
         page.evaluate(f"scrollTo(0, document.documentElement.scrollHeight * {part})")
         assert [] == page.evaluate(_COVERED)
     assert 0 >= page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-    page.close()
 
 
 def test_a_mail_about_twelve_instances_is_short_on_a_phone(phone: Page) -> None:
