@@ -34,27 +34,20 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     assert ["End this hold"] == bob.offered()
 
 
-def test_an_expired_link(stage: Stage, visitor: Visitor) -> None:
-    """A page of its own, readable, without a word about the instance."""
+def test_an_expired_and_an_altered_link(stage: Stage, visitor: Visitor) -> None:
+    """Each has a page of its own, readable, without a word about the instance."""
     instance_id, link = stage.ask()
     expired = stage.personal(link, expires_at=datetime.now(tz=UTC) - timedelta(seconds=1))
+    altered = link[:-1] + ("A" if link[-1] != "A" else "B")
 
-    assert 410 == visitor.open(expired)
-
-    assert "This link has expired" == visitor.page.get_by_role("heading").inner_text()
-    assert instance_id not in visitor.page.content()
-    visitor.assert_at_ease()
-
-
-def test_an_altered_link(stage: Stage, visitor: Visitor) -> None:
-    """The same for one that was not made by the governor."""
-    instance_id, link = stage.ask()
-
-    assert 403 == visitor.open(link[:-1] + ("A" if link[-1] != "A" else "B"))
-
-    assert "This link is not valid" == visitor.page.get_by_role("heading").inner_text()
-    assert instance_id not in visitor.page.content()
-    visitor.assert_at_ease()
+    for url, status, heading in (
+        (expired, 410, "This link has expired"),
+        (altered, 403, "This link is not valid"),
+    ):
+        assert status == visitor.open(url)
+        assert heading == visitor.page.get_by_role("heading").inner_text()
+        assert instance_id not in visitor.page.content()
+        visitor.assert_at_ease()
 
 
 def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
@@ -93,27 +86,22 @@ def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisito
     visitor.assert_at_ease()
 
 
-def test_no_other_page_frames_it(stage: Stage, new_visitor: NewVisitor) -> None:
-    """Clickjacking: the browser shows nothing of the question inside another page."""
-    _, link = stage.ask()
+def test_no_other_page_frames_it_and_no_other_site_posts_its_form(
+    stage: Stage, new_visitor: NewVisitor
+) -> None:
+    """Clickjacking: the browser shows nothing of the question inside another page. A form of
+    another site is refused, even if it has all the fields: the browser says where it comes from."""
+    instance_id, link = stage.ask()
     # Settings of no other test: in a window that has shown other pages, Chromium does not say why.
     visitor = new_visitor(locale="en-GB")
 
     with visitor.page.expect_console_message(lambda said: "frame-ancestors" in said.text):
         visitor.page.set_content(f'<iframe src="{escape(link)}"></iframe>')
-
     assert 0 == visitor.page.frame_locator("iframe").get_by_role("button").count()
 
-
-def test_no_other_site_posts_its_form(stage: Stage, new_visitor: NewVisitor) -> None:
-    """Even one that knows the whole form: the browser says where it comes from, and it is
-    refused."""
-    instance_id, link = stage.ask()
-    visitor = new_visitor()
     visitor.open(link)
     fields = {**hidden_fields(visitor.page.content()), "answer": "keep"}
     inputs = "".join(f'<input name="{escape(k)}" value="{escape(v)}">' for k, v in fields.items())
-
     visitor.page.goto("about:blank")
     visitor.page.set_content(
         f'<form method="post" action="{escape(link)}">{inputs}<button>Win</button></form>'
