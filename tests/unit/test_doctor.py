@@ -106,7 +106,7 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
     assert f"        i-{1:017x}, g5.xlarge, us-east-1" in lines[2]
     assert "        and 10 more, which --json lists" == lines[12]
     assert "wrong   3 instances: measured too little of the window" == lines[13]
-    assert 1 == sum("look whether the agent restarts" in line for line in lines)
+    assert 1 == sum("check whether the agent restarts" in line for line in lines)
     assert [" 17%", " 25%", " 33%"] == [
         line.partition(" (")[2].partition(";")[0][-4:] for line in lines[15:18]
     ]
