@@ -48,8 +48,8 @@ FAILS_AT = {"Failed": "WasRefused?"}
 
 STORIES_OF_A_STATE = examples(1, 2)
 """In so many stories everything is paused when a state is entered."""
-CALLS_BEFORE_THE_NOTE = step(4)
-"""Everything is paused at every fourth call until the step is noted, and at every call from then
+CALLS_BEFORE_THE_NOTE = step(7)
+"""Everything is paused at every seventh call until the step is noted, and at every call from then
 on. `make soak` tries all calls."""
 
 
