@@ -30,7 +30,7 @@ BEFORE: dict[str, Any] = json.loads(
 BY_NAME = {one.name: one for one in SCENARIOS}
 STORIES = ("stop", "stop, snapshot, terminate", "auto", "silence acts")
 TROUBLES = (Trouble.UNAVAILABLE, Trouble.THROTTLED, Trouble.LOST)
-_EVERY = 41 if IS_LONG else 83
+_EVERY = 41 if IS_LONG else 139
 """One in so many faults is tried. Both are primes, so that the sample meets all calls."""
 FAULTS = (Kind.ERROR_BEFORE, Kind.ERROR_AFTER, Kind.DEATH_BEFORE, Kind.DEATH_AFTER, Kind.TWICE)
 
