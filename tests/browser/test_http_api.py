@@ -11,7 +11,7 @@ import hmac
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, Phase, given, settings
 
 from governor.approvals.model.approval import ApprovalStatus
+from local.demo.scene import Scene
 from local.engine.cloud import REGION
+from tests.integration.conftest import cleaned_stage
 from tests.integration.people import hidden_fields, request
 from tests.integration.stage import Stage
 
@@ -154,16 +156,38 @@ def trial(strategy: Any, answered: Callable[[Case], None]) -> Callable[[], None]
     return run
 
 
-@pytest.mark.parametrize("operation_id", OPERATIONS)
-def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
+@pytest.fixture(scope="module")
+def waiting(scene: Scene) -> Iterator[tuple[Stage, str, str]]:
+    """A stage, an instance, and the link of its question, which nobody answers."""
+    with cleaned_stage(scene) as stage:
+        yield stage, *stage.ask()
+
+
+@pytest.mark.parametrize("operation_id", [one for one in OPERATIONS if one not in DECIDING])
+def test_every_answer_is_as_described(waiting: tuple[Stage, str, str], operation_id: str) -> None:
     """No request, well formed or not, about this question or none, gets what the document does not
     name."""
+    stage, instance_id, link = waiting
+    try_operation(stage, instance_id, link, operation_id)
+
+    approval = stage.state.approval(stage.episode(instance_id).approval_id)
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+
+
+@pytest.mark.parametrize("operation_id", sorted(DECIDING))
+def test_every_answer_that_decides_is_as_described(stage: Stage, operation_id: str) -> None:
+    """Each decides a question of its own. The tests that share one come before these."""
+    if operation_id == "answerQuestion":  # by an identity of AWS that no contact has
+        stage.policy("mode: ask\napproval: {cli_may: [keep, exempt]}")
+    try_operation(stage, *stage.ask(), operation_id)
+
+
+def try_operation(stage: Stage, instance_id: str, link: str, operation_id: str) -> None:
+    """Try an operation with right and wrong requests, and check each answer."""
     from schemathesis import GenerationMode, openapi
     from schemathesis.checks import CHECKS
 
-    if operation_id == "answerQuestion":  # by an identity of AWS that no contact has
-        stage.policy("mode: ask\napproval: {cli_may: [keep, exempt]}")
-    instance_id, link = stage.ask()
     schema = openapi.from_path(DOCUMENT)
     schema.config.generation.update(with_security_parameters=False)  # `sign` adds them
     operation = schema.find_operation_by_id(operation_id)
@@ -197,7 +221,3 @@ def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
             trial(operation.as_strategy(mode, **(known if sender.genuine else {})), answered)()
 
     assert REACHED[operation_id] <= statuses
-    if operation_id not in DECIDING:
-        approval = stage.state.approval(stage.episode(instance_id).approval_id)
-        assert approval is not None
-        assert ApprovalStatus.PENDING is approval.status

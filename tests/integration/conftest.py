@@ -47,6 +47,13 @@ def scene() -> Iterator[Scene]:
 @pytest.fixture
 def stage(scene: Scene) -> Iterator[Stage]:
     """The stack in mode ask with nothing running; whatever a test launches is gone after it."""
+    with cleaned_stage(scene) as stage:
+        yield stage
+
+
+@contextlib.contextmanager
+def cleaned_stage(scene: Scene) -> Iterator[Stage]:
+    """The stack in mode ask with nothing running; whatever is launched is gone at the end."""
     stage = Stage(scene)
     stage.policy("mode: ask")
     scene.simulation.clear()
