@@ -79,7 +79,8 @@ def test_paper_shows_the_page_and_no_controls() -> None:
 def test_each_link_of_an_answered_list_names_its_instance() -> None:
     """One of the questions of a message is answered, the others wait."""
     world = DigestWorld()
-    text = world.post("keep", keep_until=iso(LATER), **{f"pick-{ID}": "yes"}).body
+    form = {"keep_until": iso(LATER), f"pick-{ID}": "yes"}
+    text = world.post("keep", None, **form).body
 
     assert re.search(r'<a href="[^"]+">Open<span class="named"> [^<]+</span></a></p>', text)
     assert ">Open it</a>" not in text

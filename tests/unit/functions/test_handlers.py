@@ -93,7 +93,9 @@ SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 def refused_once() -> Scans:
     """A store that knows that the place of the samples was refused as `ClosedPlaces` refuses it."""
     store = Scans(MemoryTable())
-    store.keep_refusal(refused_scan(Target(**PLACE), DENIED, NOW - timedelta(days=1)))
+    store.keep_refusal(
+        refused_scan(Target(PLACE["account"], PLACE["region"]), DENIED, NOW - timedelta(days=1))
+    )
     return store
 
 

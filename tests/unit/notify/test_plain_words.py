@@ -103,4 +103,4 @@ def test_a_page_of_the_console_holds_none(address: str) -> None:
     """The fleet has questions, kept instances and savings."""
     view, names = view_of(address)
 
-    assert [] == known_sentences(html(view, lively(), path=address, **names))
+    assert [] == known_sentences(html(view, lively(), None, address, **names))
