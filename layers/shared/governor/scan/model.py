@@ -143,6 +143,10 @@ class Row:
         return self.usd_per_month
 
 
+EVERYTHING = "everything"
+"""The topic of a line about a place that was not read at all."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Unread:
     """Something that could not be read, so that the report is incomplete."""

@@ -16,9 +16,8 @@ from governor.core.units import Usd, UtcDatetime
 from governor.fleet.model import UNGOVERNED, FleetPage, Payer
 from governor.policy.model.contacts import Ownership
 from governor.policy.rules.owners import project_of
-from governor.scan.model import Report, Resource, Row, ScannedRow, Snapshot, Unread
+from governor.scan.model import EVERYTHING, Report, Resource, Row, ScannedRow, Snapshot, Unread
 from governor.scan.rules import by_waste
-from governor.scan.unread import EVERYTHING
 
 MOST_ROWS = 5_000
 """The most rows that are kept of one account and Region, the most expensive waste first."""

@@ -11,8 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from governor.core.errors import CloudError
-from governor.scan.model import RefusedScan, ScannedRow, Snapshot
-from governor.scan.unread import EVERYTHING
+from governor.scan.model import EVERYTHING, RefusedScan, ScannedRow, Snapshot
 from governor.table.keys import place
 from governor.table.table import (
     DAMAGED,

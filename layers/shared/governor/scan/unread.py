@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, printable
-from governor.scan.model import RefusedScan, Unread
+from governor.scan.model import EVERYTHING, RefusedScan, Unread
 
 _CREDENTIALS = (
     "AuthFailure",
@@ -25,8 +25,6 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException")
 _ENCODED = "Encoded authorization failure message"
 """The text before a thousand characters that only AWS can read."""
 INTERRUPTED = "the scan was interrupted"
-EVERYTHING = "everything"
-"""The topic of a line about a place that was not read at all."""
 SHIPPED_PRICES = "AWS's list prices (instances have the shipped ones of us-east-1 instead)"
 _SPOT_PRICES = "Spot prices"
 _ASSUME_ROLE = "sts:AssumeRole"

@@ -128,8 +128,8 @@ class Metrics(Section):
     precedence. `custom`: no name has a default; utilization is in percent, memory in MiB, with one
     series for each device."""
     device_dimension: str = ""
-    """Dimension that tells the devices of an instance apart, for the profile `custom` alone. Empty:
-    the dimensions of the other profiles, such as `index`, `gpu` and `GpuDevice`."""
+    """Dimension that distinguishes the devices of an instance, for the profile `custom` alone.
+    Empty: the dimensions of the other profiles, such as `index`, `gpu` and `GpuDevice`."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
