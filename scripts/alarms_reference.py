@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from governor.core.units import all_listed
 from local.engine.templates import expand_template, load_template
 
 ROOT = Path(__file__).parents[1]
@@ -124,7 +123,9 @@ def _table(alarms: list[Alarm], to_do: Mapping[str, Mapping[str, str]]) -> Itera
 
 def _row(row: str, alarms: list[Alarm], entry: Mapping[str, str]) -> str:
     names = ", ".join(f"`{alarm.name}`" for alarm in alarms)
-    meaning = " ".join([*(alarm.meaning for alarm in alarms), entry.get("note", "")]).strip()
+    sentences = [alarms[0].meaning, entry.get("note", "")]
+    sentences += [f"`{alarm.name}`: {alarm.meaning}" for alarm in alarms[1:]]
+    meaning = " ".join(sentence for sentence in sentences if sentence)
     fires = "; ".join(alarm.fires for alarm in alarms)
     cells = [f'<a id="{row}"></a>{names}', meaning, fires, entry["look_at"], entry["do"]]
     return f"| {' | '.join(cells)} |"
@@ -197,11 +198,16 @@ def _quiet_times() -> str:
     seconds_by_rate = _quiet_seconds()
     shortest = min(seconds_by_rate.values())
     longer = {rate: time for rate, time in seconds_by_rate.items() if time > shortest}
-    minutes = all_listed([str(time // 60) for time in longer.values()])
+    minutes = [str(time // 60) for time in longer.values()]
     return (
-        f"{shortest // 60} minutes. If `SweepRateMinutes` is {all_listed(list(longer))}, it is\n"
-        f"{minutes} minutes"
+        f"{shortest // 60} minutes. If `SweepRateMinutes` is {_any_of([*longer])}, it is\n"
+        f"{_any_of(minutes)} minutes"
     )
+
+
+def _any_of(values: Sequence[str]) -> str:
+    """Return the values as a list such as `15, 30 or 60`."""
+    return f"{', '.join(values[:-1])} or {values[-1]}"
 
 
 def _quiet_seconds() -> dict[str, int]:

@@ -26,8 +26,8 @@ _LEAD = """
 (scripts/events_reference.py). -->
 
 Only instances with the selector tag are handled. *Forwarded* events also come from [other accounts
-and Regions](#other-accounts-and-regions). Samples are files of `events/`, for which you can [try
-one function](develop.md#try-one-function).
+and Regions](#other-accounts-and-regions). Samples are files in `events/`. You can [try one
+function](develop.md#try-one-function) with them.
 
 | event (`detail-type`) | source | function | what happens | who is notified | samples |
 |---|---|---|---|---|---|

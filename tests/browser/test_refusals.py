@@ -31,7 +31,7 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     bob.assert_at_ease()
     assert "kept" == stage.outcome(instance_id)
     assert 200 == bob.open(stage.personal(link, "bob@example.com"))
-    assert ["End this hold"] == bob.offered()
+    assert ["End this keep"] == bob.offered()
 
 
 def test_an_expired_and_an_altered_link(stage: Stage, visitor: Visitor) -> None:

@@ -28,9 +28,12 @@ def _prose(text: str) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """As code hosts make them: lower case, punctuation dropped, spaces as hyphens."""
-    titles = re.findall(r"^#+ (.*)$", _prose(page.read_text(encoding="utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    """As code hosts make them: lower case, punctuation dropped, spaces as hyphens. Those that a
+    page sets itself count, too."""
+    text = _prose(page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return {*anchors, *re.findall(r'<a id="([^"]+)">', text)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -112,7 +112,7 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
         note["by"],
         note["instance_id"],
     )
-    assert "End this hold now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert "End it now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
 def test_nobody_else_ends_it(group: str, status: int) -> None:
     site = Site(KEPT)
     cookies = site.at.session("oidc:2", "eve@example.com", groups=(group,))
-    assert "End this hold now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert "End it now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
     assert (status, KEPT) == (site.post(group)["statusCode"], site.hold)
 
 
@@ -157,7 +157,7 @@ def test_an_admin_of_a_project_ends_only_what_was_held_in_it(
     before = site.hold
     cookies = site.at.session(f"oidc:{group}", groups=(group,))
     page = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
-    assert (status == 303) is ("End this hold now" in page)
+    assert (status == 303) is ("End it now" in page)
     answered = site.send(cookies)
     assert (status, NO_HOLD if status == 303 else before) == (answered["statusCode"], site.hold)
 

@@ -359,11 +359,11 @@ def test_who_kept_it_ends_that_on_its_record() -> None:
             ref.target, ref.instance_id
         ).hold.snoozed_until is not None
 
-    shown = ["End this hold" in site.ask(own, cookies=one)["body"] for one in (alice, bob, eve)]
+    shown = ["End this keep" in site.ask(own, cookies=one)["body"] for one in (alice, bob, eve)]
     assert [True, False, False] == shown
     assert (403, True) == end(bob) == end(eve)
     assert (303, False) == end(alice)
-    assert "End this hold" not in site.ask(own, cookies=alice)["body"]
+    assert "End this keep" not in site.ask(own, cookies=alice)["body"]
     assert (409, False) == end(alice)
 
 

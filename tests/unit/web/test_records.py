@@ -27,7 +27,7 @@ from tests.unit.web.test_site import ALICE, ID, World
 
 BOB = "bob@example.com"
 SOON = (NOW + timedelta(hours=4)).replace(second=0)
-END, BUTTON = "end-keep", "End this hold"
+END, BUTTON = "end-keep", "End this keep"
 
 
 def kept(by: str = ALICE) -> World:
