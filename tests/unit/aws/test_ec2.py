@@ -659,9 +659,10 @@ def test_a_busy_ec2_is_not_asked_more(code: str) -> None:
     assert 2 == len(client.calls)
 
 
-def test_a_role_that_may_not_tag_is_not_asked_a_thousand_times() -> None:
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "TagPolicyViolation"])
+def test_a_role_that_may_not_tag_is_not_asked_a_thousand_times(code: str) -> None:
     """When nothing is allowed at all, it ends early with every instance reported."""
-    client = TagClient(always="UnauthorizedOperation")
+    client = TagClient(always=code)
     ids = [f"i-{n}" for n in range(5000)]
     failures = Ec2Tags(FakeClients(client)).set_tags(TARGET, ids, {"A": "1"}, dry_run=False)
     assert set(ids) == set(failures)

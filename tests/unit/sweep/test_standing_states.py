@@ -16,6 +16,7 @@ from governor.alerts.model import Alert, AlertKind, Incident, Severity
 from governor.core.errors import (
     AccessDenied,
     CloudError,
+    NotFound,
     TargetsNotSwept,
     Throttled,
     Unavailable,
@@ -26,8 +27,8 @@ from governor.episode.model.episode import Failing, InstanceRecord
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import (
     WORDS,
+    cannot_tag,
     has_too_many_tags,
-    may_not_tag,
     state_of_target,
 )
 from governor.fleet.model import FleetPage
@@ -513,12 +514,22 @@ def test_errors_without_a_code_are_no_states() -> None:
     for error in (AccessDenied("none", operation="ec2:DescribeInstances"), Unavailable("away")):
         assert state_of_target(error) is None
         assert not has_too_many_tags(error)
-        assert not may_not_tag(error)
+        assert not cannot_tag(error)
 
 
 FULL = CloudError("ec2:CreateTags failed: TagLimitExceeded: 50", operation="ec2:CreateTags",
                   code="TagLimitExceeded")  # fmt: skip
 NO_TAGS = refused("UnauthorizedOperation", "ec2:CreateTags")
+
+
+def tags_refused(code: str) -> CloudError:
+    """A refusal of CreateTags that is no denial."""
+    return CloudError(f"ec2:CreateTags failed: {code}: no", operation="ec2:CreateTags", code=code)
+
+
+BY_TAG_POLICY = tags_refused("TagPolicyViolation")
+REFUSALS = (FULL, NO_TAGS, BY_TAG_POLICY, tags_refused("InvalidParameterValue"),
+            refused("AuthFailure", "ec2:CreateTags"))  # fmt: skip
 
 
 class Tagged:
@@ -553,7 +564,7 @@ class Tagged:
 
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.OBSERVE])
-@pytest.mark.parametrize("error", [FULL, NO_TAGS])
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.code)
 def test_an_instance_that_takes_no_tag_is_reported_once_and_tried_hourly(
     error: CloudError, mode: Mode
 ) -> None:
@@ -588,11 +599,12 @@ def test_a_second_full_instance_is_reported_while_the_first_one_stands() -> None
     assert [[first], [second]] == [one.facts["instance_ids"] for one in tagged.hub.begun]
 
 
-def test_a_denial_is_reported_once_for_all_instances_of_a_target() -> None:
+@pytest.mark.parametrize("error", [NO_TAGS, BY_TAG_POLICY], ids=lambda error: error.code)
+def test_a_denial_is_reported_once_for_all_instances_of_a_target(error: CloudError) -> None:
     """An organization's policy denies it: the next idle instance is no news."""
     tagged = Tagged(2)
     first, second = tagged.ids
-    tagged.refuse(NO_TAGS, first, second)
+    tagged.refuse(error, first, second)
     tagged.world.publish(second, [90.0] * 48)
     tagged.sweep(3)
 
@@ -634,7 +646,7 @@ def test_a_denial_of_some_instances_stands_while_others_are_tagged() -> None:
     assert tagged.tries(denied) <= 10
 
 
-@pytest.mark.parametrize("error", [FULL, NO_TAGS])
+@pytest.mark.parametrize("error", [FULL, NO_TAGS, BY_TAG_POLICY])
 def test_a_try_that_is_throttled_ends_no_state(error: CloudError) -> None:
     """Nothing says that it is over, so people get no message that it is, and none that it began."""
     tagged = Tagged(1)
@@ -670,10 +682,14 @@ def test_an_instance_that_ends_or_works_ends_its_state() -> None:
     [
         Throttled("slow", operation="ec2:CreateTags", code="RequestLimitExceeded"),
         refused("ExpiredToken", "ec2:CreateTags"),
-        CloudError("odd", operation="ec2:CreateTags", code="InvalidParameterValue"),
+        refused("RequestExpired", "ec2:CreateTags"),
+        NotFound("gone", operation="ec2:CreateTags", code="InvalidInstanceID.NotFound"),
+        Unavailable("a fault", operation="ec2:CreateTags", code="InternalError"),
+        CloudError("of a proxy", operation="ec2:CreateTags", code="403"),
     ],
+    ids=lambda error: error.code,
 )
-def test_any_other_refusal_of_a_tag_is_a_problem_of_every_sweep(error: CloudError) -> None:
+def test_any_other_error_of_a_tag_is_a_problem_of_every_sweep(error: CloudError) -> None:
     """A full instance beside it hides nothing."""
     tagged = Tagged(2)
     full, other = tagged.ids

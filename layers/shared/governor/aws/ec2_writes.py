@@ -33,6 +33,8 @@ _TAG_BATCH = 500
 """CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
 _PAUSES_OF_A_START = (0.5, 1.5)
 """Seconds before a throttled start is sent again. The function has 20 seconds for everything."""
+_BREAKS_TAG_POLICY = "TagPolicyViolation"
+"""The code of a refusal by a tag policy of AWS Organizations: other instances get the same one."""
 _DENIALS = 8
 """After this many single refusals and no success, the role may not tag at all, and the rest is not
 tried."""
@@ -275,7 +277,8 @@ def _act_in_batches(
     ids. Return the error by id for each id whose call failed; empty if none did.
 
     A failed batch is not halved if AWS is busy, or if the role may not act at all: it was denied
-    for 8 single ids, and never succeeded. Raises: errors of `act` other than CloudError.
+    for 8 single ids, also by a tag policy, and never succeeded. Raises: errors of `act` other than
+    CloudError.
     """
     failures: dict[str, CloudError] = {}
     has_succeeded = False
@@ -287,7 +290,7 @@ def _act_in_batches(
         try:
             act(batch)
         except CloudError as error:
-            is_denied = isinstance(error, AccessDenied)
+            is_denied = isinstance(error, AccessDenied) or error.code == _BREAKS_TAG_POLICY
             may_not_act = is_denied and not has_succeeded and denied_count >= _DENIALS
             # More and smaller calls would only add to the load of a busy service.
             is_busy = isinstance(error, (Throttled, Unavailable))

@@ -17,7 +17,7 @@ from governor.core.errors import CloudError
 from governor.core.instance import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.core.units import in_parts, iso, listed, parse_iso
 from governor.episode.model.standing import StandingState, StateKind
-from governor.episode.rules.standing import has_too_many_tags, may_not_tag
+from governor.episode.rules.standing import cannot_tag, has_too_many_tags
 from governor.episode.store.instances import Failures, Instances
 from governor.evidence.ports import InstanceTagger
 from governor.policy.model.policy import Mode
@@ -91,7 +91,7 @@ def _known_refusals(
     """Return the instances that are in one of these `states`, each with its state; empty if none
     is."""
     state_by_id = {state.instance_id: state for state in states}
-    # The key "" holds a denial, which is about every instance of the target.
+    # The key "" holds a refusal that is about every instance of the target.
     denied = state_by_id.get("")
     known = {}
     for instance_id in instance_ids:
@@ -123,25 +123,24 @@ def _note_known(
     standing: dict[str, StandingState] = {}
     for instance_id, state in known.items():
         error = refused.get(instance_id)
-        is_unclear = error is not None and not _shows_a_state(error)
+        is_unclear = error is not None and not cannot_tag(error)
         if is_unclear or instance_id not in tried_ids:
             standing[state.instance_id] = replace(state, seen_at=sweep.now)
     _note_states(sweep, failure_store, standing)
 
 
-def _shows_a_state(error: CloudError) -> bool:
-    """Return whether this error of tagging an instance is a standing state."""
-    return has_too_many_tags(error) or may_not_tag(error)
-
-
 def _note_refused(sweep: Sweep, failure_store: Failures, refused: Mapping[str, CloudError]) -> None:
     """Store the states of instances whose tags were refused for a reason that only people can
-    change; any other refusal becomes a problem of the sweep. `refused` is by instance id."""
+    change; any other error becomes a problem of the sweep. `refused` is by instance id.
+
+    An instance with too many tags is a state of its own. Any other refusal is one of the target, so
+    that people are notified once and not for each instance.
+    """
     standing: dict[str, StandingState] = {}
     for instance_id, error in refused.items():
         if has_too_many_tags(error):
             standing[instance_id] = _state(sweep, error, instance_id)
-        elif may_not_tag(error):
+        elif cannot_tag(error):
             standing[""] = _state(sweep, error, "")
         else:
             sweep.summary.problems.append(f"tags of {instance_id}: {error}")

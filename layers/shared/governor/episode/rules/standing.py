@@ -1,7 +1,7 @@
 """Decides which answers of AWS are standing states, and says what each state means.
 
-Only answers that no repeat changes are states. A throttled call, a lost answer, expired credentials
-and an error that is not known here stay failures.
+Only answers that no repeat changes are states. A throttled call, a lost answer and expired
+credentials stay failures, and for a target's instances so does an error that is not known here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from governor.core.errors import AccessDenied, CloudError
+from governor.core.errors import CloudError, NotFound
 from governor.episode.model.standing import StateKind
+from governor.episode.rules.refusal import is_refused_by_ec2
 
 _NOT_ENABLED_CODES = frozenset(
     {
@@ -25,6 +26,7 @@ _NOT_ENABLED_CODES = frozenset(
 suspended or not active yet. Source: EC2 API reference, client error codes; IAM user guide, STS in
 Regions."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 _ASSUME_ROLE = "sts:AssumeRole"
 _TOO_MANY_TAGS = "TagLimitExceeded"
 
@@ -65,8 +67,8 @@ WORDS: Mapping[StateKind, StateWords] = {
         "The tags LowUtilization and ReviewForTermination do not follow the verdicts there. "
         "Questions, answers and actions are as usual. Each instance is tried again once an hour.",
         "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise allow "
-        "ec2:CreateTags and ec2:DeleteTags, which the role's rights or an organization's policy "
-        "deny.",
+        "ec2:CreateTags and ec2:DeleteTags, and these two tags: the role's rights, or a policy or "
+        "a tag policy of the organization, refuse them.",
     ),
 }
 
@@ -102,7 +104,9 @@ def has_too_many_tags(error: CloudError) -> bool:
     return error.code == _TOO_MANY_TAGS
 
 
-def may_not_tag(error: CloudError) -> bool:
-    """Return whether this error of tagging an instance is a denial: a standing state of the target,
-    as a right or a policy of its account denies it."""
-    return isinstance(error, AccessDenied) and error.code in _DENIED_CODES
+def cannot_tag(error: CloudError) -> bool:
+    """Return whether this error of tagging an instance is a standing state: a refusal of EC2 that
+    does not go away by itself, such as a denial or one by a tag policy. Return false if the
+    instance is gone, or the credentials have expired."""
+    passes_by_itself = isinstance(error, NotFound) or error.code in _EXPIRED_CODES
+    return not passes_by_itself and is_refused_by_ec2(error)

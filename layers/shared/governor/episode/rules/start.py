@@ -1,13 +1,11 @@
 """Read EC2's answers to a start: a refusal, or a look at what became of the instance.
 
-There is no list of refusals. An answer in EC2's error format is a refusal, except throttling and
-the few faults of EC2's own servers. These, and answers that are lost, prove nothing: the instance
-shows what came of the call.
+There is no list of refusals (refusal.py). Other answers, and those that are lost, prove nothing:
+the instance shows what came of the call.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from enum import StrEnum
 
@@ -15,15 +13,9 @@ from governor.core.errors import CloudError, Throttled, Unavailable
 from governor.core.instance import Instance
 from governor.core.units import clip, printable
 from governor.episode.model.start_try import START_CALL, StartTry
+from governor.episode.rules.refusal import is_refused_by_ec2
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 
-_SERVER_FAULTS = frozenset(
-    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"}
-)
-"""Codes by which EC2 says that it failed itself. Source: EC2 API, Error codes, server errors."""
-_EC2_CODE = re.compile(r"[A-Za-z][A-Za-z0-9]+([._:-][A-Za-z0-9]+)*")
-_NO_CODES = frozenset({"", "Unknown"})
-"""Codes that botocore gives to an answer without one."""
 _USER_STOPPED = "Client.UserInitiated"
 """`StateReason` codes of a stop or a hibernation by the API begin so."""
 _ENCODED = "Encoded authorization failure message"
@@ -52,11 +44,7 @@ def is_refusal(error: CloudError) -> bool:
         return False
     if error.operation != START_CALL:
         return not isinstance(error, Unavailable)
-    code = error.code
-    if code in _SERVER_FAULTS or code in _NO_CODES:
-        return False
-    # The answer of a proxy or a load balancer has its HTTP status in place of a code.
-    return _EC2_CODE.fullmatch(code) is not None
+    return is_refused_by_ec2(error)
 
 
 def words_of_ec2(message: str) -> str:
