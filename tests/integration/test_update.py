@@ -115,14 +115,34 @@ def page_of(link: str) -> str:
     )
 
 
-def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_again(
-    earlier: Stage,
+def test_an_update_and_a_rollback_destroy_nothing_and_ask_again(
+    earlier: Stage, earlier_template: Path
 ) -> None:
-    """Roles that members trust by name get that name, and those that the table trusts by a path,
-    that path. Every other resource but the layer keeps its physical id. The link still opens; no
-    answer to it counts, and a new question comes."""
-    cloud = earlier.scene.cloud
+    """A stack is updated, rolled back and updated again. One stack goes the whole way, because each
+    deployment and each update takes long."""
     instance_id, link = earlier.ask()
+    _update_replaces_roles_alone(earlier)
+    _question_asked_before_is_asked_again(earlier, instance_id, link)
+    _first_stored_version_comes_in_force(earlier)
+    asked = _rollback_destroys_nothing(earlier, earlier_template)
+    _way_back_is_as_documented(earlier)
+    assert "running" == earlier.ec2_state(asked)
+
+
+def _store(stage: Stage) -> str:
+    """Store a policy, and return its version."""
+    stored = stage.scene.cloud.client("s3").put_object(
+        Bucket=stage.scene.outputs["PolicyBucketName"],
+        Key="policy.yaml",
+        Body=f"mode: ask\n{READER}\n".encode(),
+    )
+    return str(stored["VersionId"])
+
+
+def _update_replaces_roles_alone(earlier: Stage) -> None:
+    """Roles that members trust by name get that name, and those that the table trusts by a path,
+    that path. Every other resource but the layer keeps its physical id."""
+    cloud = earlier.scene.cloud
     before = resources(cloud)
 
     outputs = cloud.update(TEMPLATE, STACK)
@@ -142,6 +162,11 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
         assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
         assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
     assert earlier.scene.outputs.items() <= outputs.items()
+    earlier.scene.outputs.update(outputs)
+
+
+def _question_asked_before_is_asked_again(earlier: Stage, instance_id: str, link: str) -> None:
+    """The link still opens; no answer to it counts, and a new question comes."""
     status, page = decide(earlier.personal(link), "approve")
     assert (303 != status, True) == (True, "You are asked again" in page)
     earlier.scene.sweep()
@@ -157,45 +182,30 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
     assert 303 == decide(earlier.personal(again), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)
 
-    # The parameter counts on, until a first version of the policy is stored; every role may read
-    # that.
+
+def _first_stored_version_comes_in_force(earlier: Stage) -> None:
+    """The parameter counts on, until a first version of the policy is stored; every role may read
+    that."""
     earlier.scene.sweep()
     assert earlier.state.version_in_force() is None
-    version = cloud.client("s3").put_object(
-        Bucket=outputs["PolicyBucketName"],
-        Key="policy.yaml",
-        Body=f"mode: ask\n{READER}\n".encode(),
-    )["VersionId"]
+    version = _store(earlier)
     earlier.eventually(
         lambda: earlier.state.version_in_force() == version or None,
         "the first version is not in force",
     )
-    next_id, _ = earlier.ask()
-    assert "ask" == earlier.episode(next_id).mode.value
 
 
-def test_a_rollback_destroys_nothing_and_the_way_back_is_as_documented(
-    earlier: Stage, earlier_template: Path
-) -> None:
+def _rollback_destroys_nothing(earlier: Stage, earlier_template: Path) -> str:
     """A question of the newer release ends as failed, and its instance runs on. The earlier release
-    asks and stops as before. After the next update no sweep works before the stored policy is put
-    back."""
-    scene, cloud = earlier.scene, earlier.scene.cloud
-    s3, dynamodb = cloud.client("s3"), cloud.client("dynamodb")
-
-    def store(bucket: str) -> str:
-        body = f"mode: ask\n{READER}\n".encode()
-        return str(s3.put_object(Bucket=bucket, Key="policy.yaml", Body=body)["VersionId"])
-
-    outputs = cloud.update(TEMPLATE, STACK)
-    scene.outputs.update(outputs)
-    version = store(outputs["PolicyBucketName"])
-    earlier.eventually(lambda: earlier.state.version_in_force() == version or None, "not in force")
+    asks and stops as before. Return the instance that runs on."""
+    cloud = earlier.scene.cloud
+    outputs = dict(earlier.scene.outputs)
     asked, link = earlier.ask(name="asked-by-the-newer")
+    assert "ask" == earlier.episode(asked).mode.value
 
     cloud.update(earlier_template, STACK)
 
-    kept = {one["Name"] for one in s3.list_buckets()["Buckets"]}
+    kept = {one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]}
     assert {outputs["PolicyBucketName"], outputs["AuditBucketName"]} <= kept
     assert 404 == request(link)[0]
     in_an_hour = datetime.now(tz=UTC) + timedelta(hours=1)
@@ -205,16 +215,25 @@ def test_a_rollback_destroys_nothing_and_the_way_back_is_as_documented(
     stopped, again = earlier.ask(name="asked-by-the-earlier")
     assert 303 == decide(again, "approve")[0]
     assert "stopped" == earlier.outcome(stopped)
+    return asked
 
-    outputs = cloud.update(TEMPLATE, STACK)
+
+def _way_back_is_as_documented(earlier: Stage) -> None:
+    """After the next update no sweep works before the stored policy is put back."""
+    scene = earlier.scene
+    cloud = scene.cloud
+    scene.outputs.update(cloud.update(TEMPLATE, STACK))
     with pytest.raises(RuntimeError, match="NoSuchVersion"):
         scene.sweep()
-    version = store(outputs["PolicyBucketName"])
+    version = _store(earlier)
     with pytest.raises(RuntimeError, match="NoSuchVersion"):
         scene.sweep()
     key = '{"pk": {"S": "VERSION#in-force"}, "sk": {"S": "POLICY"}}'
     assert f"delete-item --table-name TABLE --key '{key}'" in PAGE
-    dynamodb.delete_item(TableName=outputs["StateTableName"], Key=json.loads(key))
+    cloud.client("dynamodb").delete_item(
+        TableName=scene.outputs["StateTableName"], Key=json.loads(key)
+    )
+    deeds = scene.simulation.deeds()
     scene.sweep()
     assert version == earlier.state.version_in_force()
-    assert "running" == earlier.ec2_state(asked)
+    assert deeds == scene.simulation.deeds()
