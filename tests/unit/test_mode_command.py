@@ -302,7 +302,7 @@ def test_a_document_is_compared_before_it_is_stored(
     out = said(capsys, "policy", "diff", str(file))
     assert "+mode: ask" in out
     assert "risky: mode" in out
-    assert "two people must stand behind it" in out
+    assert "two people must have written or accepted it" in out
 
     file.write_text("mode: banana\n")
     assert "error: base: mode" in said(capsys, "policy", "diff", str(file), status=1)

@@ -478,7 +478,7 @@ def test_no_partition_needs_what_only_some_know(partition: Partition) -> None:
     facts = make_facts(instance, protection=instances.protection(target, "i-1"))
     plan = draw_plan(facts, Policy())
     assert Step.STOP in plan.steps
-    assert "does not know disableApiStop" in plan.replaced_because[0]
+    assert "does not support disableApiStop" in plan.replaced_because[0]
 
 
 @pytest.mark.parametrize("code", OTHER_REFUSALS)

@@ -74,8 +74,8 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
 @pytest.mark.parametrize(
     ("row", "gpus", "load", "published"),
     [
-        ("CloudWatch agent, 1 GPU, or 8 that do not work", 1, BUSY, {"hardware": False}),
-        ("CloudWatch agent, 1 GPU, or 8 that do not work", 8, {}, {"hardware": False}),
+        ("CloudWatch agent, 1 GPU or 8 idle GPUs", 1, BUSY, {"hardware": False}),
+        ("CloudWatch agent, 1 GPU or 8 idle GPUs", 8, {}, {"hardware": False}),
         ("CloudWatch agent, 8 GPUs at work", 8, BUSY, {"hardware": False}),
         (
             "CloudWatch agent without the aggregate, 8 GPUs",
@@ -83,8 +83,8 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
             BUSY,
             {"hardware": False, "aggregate": False},
         ),
-        ("`agent/`, 1 GPU, or 8 that do not work", 1, BUSY, {}),
-        ("`agent/`, 1 GPU, or 8 that do not work", 8, {}, {}),
+        ("`agent/`, 1 GPU or 8 idle GPUs", 1, BUSY, {}),
+        ("`agent/`, 1 GPU or 8 idle GPUs", 8, {}, {}),
         ("`agent/`, 8 GPUs at work", 8, BUSY, {}),
     ],
 )

@@ -417,7 +417,7 @@ def test_a_notice_of_mode_auto_gives_one_deadline_everywhere() -> None:
     episode = world.state.episode(world.ref)
     assert episode is not None
     view = ApprovalView(first_approval(episode), episode, world.clock.now(), tuple(deliveries))
-    given = "not before Fri 13:02 UTC"
+    given = "after Fri 13:02 UTC"
     for message in (*post.mail.sent, *post.chat.sent):
         assert given in message.happens
     assert given in approval_page(view, Form(Visitor("", "ada", "ada"), "", ""))

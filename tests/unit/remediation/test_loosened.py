@@ -125,6 +125,10 @@ ELSEWHERE = {
 }
 """Why it needs no comparison with what the policy said when the question was asked."""
 RISKY = {path for path, risk, _ in settings_of(Policy()) if risk != "none"}
+ALLOWED_BY: dict[str, dict[str, Any]] = {
+    "metrics.device_dimension": {"metrics.profile": ProfileName.CUSTOM},
+}
+"""Settings that a policy must have for one of `REFUSED` to be accepted at all."""
 
 
 def asked_world(policy: Callable[[Policy], Policy] = lambda policy: policy) -> World:
@@ -208,7 +212,7 @@ def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(path: str) 
 def test_what_has_no_stricter_side_is_not_acted_on_once_it_is_changed(path: str) -> None:
     """An answer under other metrics, another owner or another plan was given to another
     question."""
-    world = asked_world()
+    world = asked_world(lambda policy: with_settings(policy, ALLOWED_BY.get(path, {})))
     world.guards.check(world.ref, Step.STOP)
     world.policies.policy = with_settings(world.policies.policy, {path: REFUSED[path]})
 

@@ -284,7 +284,7 @@ def test_the_class_of_the_work_says_what_to_change_first() -> None:
     assert "Fuse kernels" in bound["memory-bound"].text
     fast = kinds(make_past("g5.xlarge", [95.0], mean=[92.0], traffic=[30.0], memory=[8_000.0]))
     assert (
-        "only more or faster ones would make it faster. Lower precision"
+        "Only more or faster ones would speed up the job. Lower precision"
         in fast["compute-bound"].text
     )
     assert fast["compute-bound"].usd_per_month is None
