@@ -12,6 +12,8 @@ from governor.evidence.model import Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 
 Dimensions = tuple[tuple[str, str], ...]
+_NAMESPACES_OF_GPUS = ("GPU/EC2", "GPU/Custom", "ContainerInsights", "CWAgent")
+"""Series published without a namespace of their own are in the one of these that is listed."""
 
 
 @dataclass
@@ -92,13 +94,19 @@ class MemoryMetrics:
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
         namespace, metric, _ = wanted
+        listed: list[Listed] = []
         if namespace is None:
             self.lists += 1
             owned = ((one.rpartition(":")[2], one) for one in self.bound)
             listed = [Listed(one, metric or "", (("InstanceId", owner),)) for owner, one in owned]
         elif metric is None:
-            self.lists_of_work += 1
-            listed = [Listed(own, *one) for one, own in self.namespaces.items() if own == namespace]
+            is_of_gpus = namespace in _NAMESPACES_OF_GPUS
+            self.lists += is_of_gpus
+            self.lists_of_work += not is_of_gpus
+            default = namespace if is_of_gpus else None
+            for key in self.published:
+                if self.namespaces.get(key, default) == namespace:
+                    listed.append(Listed(namespace, *key))
         else:
             self.lists += namespace != "AWS/EC2"
             listed = [Listed(namespace, *one) for one in self.published if one[0] == metric]

@@ -728,7 +728,7 @@ class RememberingLists(MemoryMetrics):
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
         """As the port says."""
-        if wanted.metric is None:
+        if wanted.metric is None and wanted.namespace == "MLTraining":
             self.asked.append(wanted.recently)
         return super().list_series(target, wanted, instance_id)
 

@@ -78,10 +78,10 @@ def test_another_policy_makes_it_read_again() -> None:
 
 
 def test_the_aggregate_is_asked_first_and_series_are_listed_once() -> None:
-    """No listing for a fleet that aggregates; one pass for a silent instance, not again for an
-    hour."""
+    """No listing for a fleet that works and aggregates; one pass for a silent instance, not again
+    for an hour."""
     world = FleetWorld()
-    world.add(1)
+    world.add(1, [50.0] * 48)
     world.sweep()
     assert 0 == world.metrics.lists
 

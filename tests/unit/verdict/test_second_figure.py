@@ -332,6 +332,91 @@ def test_encoding_and_decoding_are_work(metric: str, value: float, expected: str
         assert "idle" == kind(verdict_of(metrics, off, "g4dn.xlarge"))
 
 
+VIDEO = [
+    ("nvidia_smi_utilization_encoder", 1.0, 0.9),
+    ("nvidia_smi_utilization_decoder", 1.0, 0.9),
+    ("nvidia_smi_encoder_stats_session_count", 1.0, 0.0),
+    ("nvidia_smi_encoder_stats_average_fps", 1.0, 0.9),
+    ("nvidia_smi_memory_used", 2288.8, 2288.0),
+]
+"""Each figure of the agent with a limit: a reading that reaches it, and one just below. 10% of the
+memory of an A10G are 2288.8 MiB."""
+WITH_MEMORY = Policy(vetoes=Vetoes(memory_used_percent=10.0))
+ONE_GPU = {"index": "0", "name": "A10G"}
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [{}, {"index": "0"}, {**ONE_GPU, "host": "a"}, {"gpu": "0"}, {"UUID": "GPU-1"}, ONE_GPU],
+)
+@pytest.mark.parametrize(("metric", "reached", "below"), VIDEO)
+@pytest.mark.parametrize("policy", [WITH_MEMORY, replace(AUTO, vetoes=WITH_MEMORY.vetoes)])
+def test_work_of_one_gpu_is_seen_under_any_dimensions(
+    policy: Policy, metric: str, reached: float, below: float, dimensions: dict[str, str]
+) -> None:
+    """Other publishers and versions of the agent add or leave out dimensions."""
+    quiet = [Series(UTILIZATION, 1.0, ONE_GPU), Series(POWER, 30.0, ONE_GPU)]
+    one_bin = [below] * 6 + [reached] + [below] * 5
+    at_work = published(*quiet, Series(metric, one_bin, dimensions))
+    at_rest = published(*quiet, Series(metric, below, dimensions))
+
+    assert "busy" == kind(verdict_of(at_work, policy))
+    assert "busy" == kind(question_of(at_work, policy))
+    assert "idle" == kind(verdict_of(at_rest, policy))
+    assert "idle" == kind(question_of(at_rest, policy))
+
+
+@pytest.mark.parametrize("gpu", range(4))
+@pytest.mark.parametrize(("metric", "reached", "below"), VIDEO)
+def test_work_of_one_of_several_gpus_is_seen_under_any_dimensions(
+    metric: str, reached: float, below: float, gpu: int
+) -> None:
+    """Also where the others publish the figure under the dimensions of utilization."""
+    quiet = [Series(UTILIZATION, 1.0, one) for one in INDEX_AND_NAME]
+    quiet += [Series(POWER, 30.0, one) for one in INDEX_AND_NAME]
+    others = [
+        Series(metric, below, one) for index, one in enumerate(INDEX_AND_NAME) if index != gpu
+    ]
+    alone = published(*quiet, Series(metric, reached, INDEX[gpu]))
+    among_others = published(*quiet, *others, Series(metric, reached, UUID[gpu]))
+
+    for metrics in (alone, among_others):
+        assert "busy" == kind(verdict_of(metrics, WITH_MEMORY, "g5.12xlarge"))
+        assert "busy" == kind(question_of(metrics, WITH_MEMORY, "g5.12xlarge"))
+
+
+@pytest.mark.parametrize(("metric", "reached", "below"), VIDEO[:4])
+def test_work_of_the_whole_instance_is_seen_beside_quiet_gpus(
+    metric: str, reached: float, below: float
+) -> None:
+    """Where the GPUs publish the figure one by one, too."""
+    series = [Series(POWER, 30.0, one) for one in INDEX]
+    series += [Series(UTILIZATION, 1.0, one) for one in INDEX]
+    series += [Series(metric, below, one) for one in INDEX]
+    metrics = published(*series, Series(metric, reached))
+
+    assert "busy" == kind(verdict_of(metrics, ASK, "g5.12xlarge"))
+
+
+@pytest.mark.parametrize(("count", "lists"), [(1, 1), (5, 5), (6, 5)])
+def test_missing_figures_take_one_listing_for_each_of_a_few_instances(
+    count: int, lists: int
+) -> None:
+    """From six on, one pass for each of power and the four figures of video, shared by all."""
+    metrics = MemoryMetrics()
+    requests = []
+    for number in range(count):
+        instance = make_instance(instance_id=f"i-{number:017x}")
+        dimensions = {"InstanceId": instance.instance_id}
+        for metric in (UTILIZATION, "CPUUtilization", "NetworkIn", "NetworkOut"):
+            metrics.publish(metric, dimensions, [1.0] * BINS)
+        figures = wanted_figures(ASK)
+        requests.append(EvidenceRequest(instance=instance, policy=ASK, figures=figures))
+    GatherEvidence(metrics)(TARGET, requests, NOW)
+
+    assert lists == metrics.lists
+
+
 @pytest.mark.parametrize(
     ("limit", "cpu", "expected"),
     [

@@ -78,7 +78,7 @@ def _request(instance: Instance, policy: Policy, figures: frozenset[str]) -> Evi
     return EvidenceRequest(
         instance=instance,
         # This policy only says where to read and how finely. `policy` says what the readings mean.
-        policy=Policy(metrics=names),
+        policy=Policy(metrics=names, vetoes=policy.vetoes),
         per_gpu=True,
         figures=figures,
         length=_LOOK_BACK + MOST_AHEAD,

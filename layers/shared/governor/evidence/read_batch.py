@@ -28,9 +28,11 @@ from governor.evidence.rules.figures import (
     Publisher,
     confirming_figures,
     is_published_by,
+    limit_of,
     metrics_of,
     published_by,
 )
+from governor.evidence.rules.series import Dimensions
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as
@@ -67,6 +69,7 @@ class Batch:
         self._ec2_window = evidence.window_before(now, ec2_length, ec2_period, policy.lag)
         self._measurement = Measurement(self._names, self._window, self._ec2_window)
         self._all = instances
+        self._listed_one_by_one: dict[tuple[str, SeriesFilter], Sequence[Listed]] = {}
 
     def gather(self) -> dict[str, Gathered]:
         """Read all instances, and return what was read of each by its id: their utilization, again
@@ -172,7 +175,8 @@ class Batch:
 
     def _read_figures(self, candidates: list[Pending]) -> None:
         """Read the figures besides utilization, in as few reads as possible, and add them to the
-        candidates. Power that is missing under the dimensions of utilization is searched for."""
+        candidates. The agent's figures that are missing under the dimensions of utilization are
+        searched for."""
         asked: list[AskedSeries] = []
         for pending in candidates:
             pending.figures_read = self._figures_to_read(pending.request)
@@ -185,31 +189,52 @@ class Batch:
             asked += self._listed_in_own_namespaces(readers, figure)
         asked += self._jobs(candidates)
         self._read(asked)
-        for figure in confirming_figures():
-            self._read(self._under_other_dimensions(candidates, figure))
+        self._read(self._under_other_dimensions(candidates))
 
-    def _under_other_dimensions(
-        self, candidates: list[Pending], figure: str
-    ) -> Iterator[AskedSeries]:
-        """Yield the series of a figure of the agent for instances of which some GPU does not
-        publish it under the dimensions of utilization."""
-        if not is_published_by(figure, Publisher.AGENT):
-            return
-        period = self._window.period
-        instances = [
-            pending
-            for pending in candidates
-            if figure in pending.figures_read
-            and pending.factor(figure, period) is not None
-            and pending.is_missing(figure)
-        ]
-        if not instances:
-            return
-        for metric in metrics_of(figure, self._names):
-            wanted = SeriesFilter(self._names.namespace, metric)
-            for asked in self._listed(instances, figure, wanted, FIGURES[figure].words):
-                if asked.dimensions not in asked.pending.sets:
+    def _under_other_dimensions(self, candidates: list[Pending]) -> Iterator[AskedSeries]:
+        """Yield the series of the agent's figures for instances of which some GPU does not publish
+        the figure under the dimensions of utilization."""
+        instances_by_figure: dict[str, list[Pending]] = {}
+        for figure in published_by(Publisher.AGENT):
+            missing = [pending for pending in candidates if self._is_sought(pending, figure)]
+            if missing:
+                instances_by_figure[figure] = missing
+        for figure, instances in instances_by_figure.items():
+            for asked in self._listed_by_agent(instances, figure):
+                if asked.dimensions not in self._sets_of(asked.pending, figure):
                     yield asked
+
+    def _is_sought(self, pending: Pending, figure: str) -> bool:
+        """Return whether to search for a figure of the agent: it may show work or confirm idleness,
+        and some GPU does not publish it under the dimensions of utilization."""
+        if figure not in pending.figures_read:
+            return False
+        has_limit = limit_of(pending.request.policy, figure) is not None
+        if not has_limit and figure not in confirming_figures():
+            return False
+        if pending.factor(figure, self._window.period) is None:
+            return False
+        return pending.is_missing(figure)
+
+    def _listed_by_agent(self, instances: list[Pending], figure: str) -> Iterator[AskedSeries]:
+        """Yield the series of one figure of the agent that a listing shows.
+
+        A few instances are listed with all of their metrics, once for all figures, because most
+        figures are missing together. For many, one pass for each metric is cheaper: what nobody
+        publishes takes one empty page.
+        """
+        metrics = metrics_of(figure, self._names)
+        words = FIGURES[figure].words
+        if len(instances) <= _LISTED_SINGLY:
+            is_recent = self._window.length <= _RECENTLY_ACTIVE
+            wanted = SeriesFilter(self._names.namespace, None, is_recent)
+            for asked in self._listed(instances, figure, wanted, words):
+                if asked.metric in metrics:
+                    yield asked
+            return
+        for metric in metrics:
+            wanted = SeriesFilter(self._names.namespace, metric)
+            yield from self._listed(instances, figure, wanted, words)
 
     def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
         """Return the wanted figures that the policy has metrics for: without those that the
@@ -297,10 +322,17 @@ class Batch:
             return whole_pass
         series_by_id: dict[str, Sequence[Listed]] = {}
         for pending in instances:
-            series_by_id.update(
-                self._metrics.list_series(self._target, wanted, pending.instance_id)
-            )
+            series_by_id[pending.instance_id] = self._series_of_one(pending.instance_id, wanted)
         return series_by_id
+
+    def _series_of_one(self, instance_id: str, wanted: SeriesFilter) -> Sequence[Listed]:
+        """Return the series of one instance, which are listed once for this batch; empty if it has
+        none."""
+        key = (instance_id, wanted)
+        if key not in self._listed_one_by_one:
+            series_by_id = self._metrics.list_series(self._target, wanted, instance_id)
+            self._listed_one_by_one[key] = series_by_id.get(instance_id, ())
+        return self._listed_one_by_one[key]
 
     def _figures(self, pending: Pending) -> Iterator[AskedSeries]:
         """Yield the series of a candidate's figures whose names are known; and for an aggregate of
@@ -325,8 +357,16 @@ class Batch:
                 dimensions = pending.aggregate
                 yield AskedSeries(pending, figure, metric, dimensions, row.statistic, EC2_NAMESPACE)
             elif row.publisher is Publisher.AGENT:
-                for dimensions in pending.sets:
+                for dimensions in self._sets_of(pending, figure):
                     yield AskedSeries(pending, figure, metric, dimensions, row.statistic)
+
+    def _sets_of(self, pending: Pending, figure: str) -> tuple[Dimensions, ...]:
+        """Return the dimension sets under which a figure of the agent is read: those of
+        utilization, and the whole instance for a figure that may show work there alone."""
+        shows_work_alone = not FIGURES[figure].at_every_sweep
+        if shows_work_alone and pending.aggregate not in pending.sets:
+            return (*pending.sets, pending.aggregate)
+        return pending.sets
 
     def _read(self, asked: Iterable[AskedSeries]) -> None:
         """Add the series to their instances, or note there why they could not be read."""

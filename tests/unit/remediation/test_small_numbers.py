@@ -1,0 +1,127 @@
+"""A small number of a GPU that works: the sweep, and the recheck before a stop without a person's
+approval, from CloudWatch's readings on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import pytest
+
+from governor.episode.model.plan import Step
+from governor.policy.model.acting import PlanRule
+from governor.policy.model.judging import Metrics, Vetoes
+from governor.policy.model.policy import Mode, Policy
+from tests.twins import MemoryMetrics
+from tests.unit.worlds.fleet_world import FleetWorld
+from tests.unit.worlds.world import World
+
+UTILIZATION = "nvidia_smi_utilization_gpu"
+POWER = "nvidia_smi_power_draw"
+ONE_GPU = {"index": "0", "name": "A10G"}
+TRUSTED = Metrics(publishers_are_trusted=True)
+
+
+class Published(NamedTuple):
+    """One series that holds this value all of the time."""
+
+    metric: str
+    value: float
+    dimensions: Mapping[str, str] = {}
+
+
+def publish(metrics: MemoryMetrics, instance_id: str, series: Sequence[Published]) -> None:
+    """Publish these series of an instance, and quiet figures of EC2."""
+    ec2 = [Published(name, 1.0) for name in ("CPUUtilization", "NetworkIn", "NetworkOut")]
+    for one in (*series, *ec2):
+        dimensions = {"InstanceId": instance_id, **one.dimensions}
+        metrics.publish(one.metric, dimensions, [one.value] * 48)
+
+
+@dataclass
+class Approved(World):
+    """An idle instance of mode `auto`, right before it is stopped, with these series alone."""
+
+    series: Sequence[Published] = ()
+    names: Metrics = TRUSTED
+    vetoes: Vetoes = field(default_factory=Vetoes)
+
+    def publish_quiet(self, utilization: float = 1.0) -> None:  # noqa: ARG002
+        """Publish the series, under the policy's names."""
+        policy = self.policies.policy
+        self.policies.policy = replace(policy, metrics=self.names, vetoes=self.vetoes)
+        publish(self.metrics, self.instance.instance_id, self.series)
+
+
+class Outcomes(NamedTuple):
+    """Result of the sweep and of the recheck for the same series."""
+
+    verdict: str
+    episodes_started: int
+    is_stopped: bool
+
+
+def outcomes(
+    series: Sequence[Published],
+    *,
+    instance_type: str = "g5.xlarge",
+    names: Metrics = TRUSTED,
+    vetoes: Vetoes | None = None,
+) -> Outcomes:
+    """Return what a sweep and a recheck in mode `auto` make of these series."""
+    vetoes = Vetoes() if vetoes is None else vetoes
+    fleet = FleetWorld()
+    fleet.policies.policy = Policy(
+        mode=Mode.AUTO,
+        plan=PlanRule(local_disks_may_be_lost_unasked=True),
+        metrics=names,
+        vetoes=vetoes,
+    )
+    instance_id = fleet.add(1, instance_type=instance_type)
+    fleet.metrics.published.clear()
+    publish(fleet.metrics, instance_id, series)
+    summary = fleet.sweep()
+    world = Approved(
+        mode=Mode.AUTO,
+        changes={"instance_type": instance_type},
+        series=series,
+        names=names,
+        vetoes=vetoes,
+    )
+    is_stopped = world.recheck(world.ref, Step.STOP).proceed
+    return Outcomes(fleet.verdict(instance_id), summary.episodes_started, is_stopped)
+
+
+STOPPED = Outcomes("idle", 1, is_stopped=True)
+BUSY = Outcomes("busy", 0, is_stopped=False)
+NOT_UNASKED = Outcomes("idle", 0, is_stopped=False)
+"""Seen as idle, and nothing is done without a person's approval."""
+NO_DATA = Outcomes("no-data", 0, is_stopped=False)
+QUIET = [Published(UTILIZATION, 1.0, ONE_GPU), Published(POWER, 30.0, ONE_GPU)]
+
+
+def test_an_idle_gpu_is_stopped() -> None:
+    """The other tests change one thing in this world."""
+    assert STOPPED == outcomes(QUIET)
+
+
+@pytest.mark.parametrize("dimensions", [{}, {"index": "0"}, {"gpu": "0", "UUID": "GPU-1"}])
+@pytest.mark.parametrize(
+    ("metric", "working", "resting"),
+    [
+        ("nvidia_smi_utilization_encoder", 1.0, 0.9),
+        ("nvidia_smi_utilization_decoder", 100.0, 0.0),
+        ("nvidia_smi_encoder_stats_session_count", 1.0, 0.0),
+        ("nvidia_smi_encoder_stats_average_fps", 1.0, 0.9),
+        ("nvidia_smi_memory_used", 2288.8, 2288.0),
+    ],
+)
+def test_work_under_other_dimensions_keeps_an_instance(
+    metric: str, working: float, resting: float, dimensions: dict[str, str]
+) -> None:
+    """The dimensions of utilization and of the work differ."""
+    vetoes = Vetoes(memory_used_percent=10.0)
+
+    assert BUSY == outcomes([*QUIET, Published(metric, working, dimensions)], vetoes=vetoes)
+    assert STOPPED == outcomes([*QUIET, Published(metric, resting, dimensions)], vetoes=vetoes)
