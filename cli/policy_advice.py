@@ -101,14 +101,19 @@ def _may_strangers_stop(policy: Policy) -> bool:
     return "stop" in (*policy.approval.broadcast_may, *policy.approval.cli_may)
 
 
+def _named_owners(ownership: Ownership) -> Iterator[tuple[str, str, str]]:
+    """Yield each setting that names those who are asked first, with the owner and the project of an
+    instance that it counts for; each of the two may be empty."""
+    yield "ownership.default_contacts", "", ""
+    for project in ownership.project_owners:
+        yield f"ownership.project_owners.{project}", "", project
+    for contact in ownership.contacts:
+        yield f"ownership.contacts.{contact}", contact, ""
+
+
 def _asked(ownership: Ownership) -> Iterator[tuple[str, tuple[Contact, ...]]]:
     """Yield everybody who is asked in the end, by the setting that names them."""
-    named = [("ownership.default_contacts", "", "")]
-    for project in ownership.project_owners:
-        named.append((f"ownership.project_owners.{project}", "", project))
-    for contact in ownership.contacts:
-        named.append((f"ownership.contacts.{contact}", contact, ""))
-    for setting, owner, project in named:
+    for setting, owner, project in _named_owners(ownership):
         yield setting, (*ownership.asked(owner, project), *ownership.escalated(owner, project))
 
 
@@ -119,6 +124,7 @@ def _terminates(policy: Policy) -> bool:
 def _of_acting(policy: Policy) -> Iterator[str]:
     yield from _of_acting_unasked(policy)
     yield from _of_approvers(policy)
+    yield from _of_restarts(policy)
     if _terminates(policy):
         yield from _of_one_with_two_addresses(policy)
 
@@ -158,6 +164,26 @@ def _of_approvers(policy: Policy) -> Iterator[str]:
             "stop in approval.broadcast_may or cli_may has no effect while "
             "approval.people_to_stop is not 0; an override for a tag may set that"
         )
+
+
+def _of_restarts(policy: Policy) -> Iterator[str]:
+    """Yield one warning if somebody is asked first and nobody else can be asked about instances
+    that are started again after each stop. Escalation contacts have nobody above them."""
+    if policy.mode is Mode.OBSERVE or policy.plan.action is Action.NOTIFY_ONLY:
+        return
+    ownership = policy.ownership
+    escalation_contacts = [ownership.contacts[name] for name in ownership.escalation_contacts]
+    for _, owner, project in _named_owners(ownership):
+        asked = ownership.asked(owner, project)
+        has_others_to_ask = ownership.has_others_to_ask(owner, project)
+        is_only_for_escalations = all(contact in escalation_contacts for contact in asked)
+        if not is_only_for_escalations and not has_others_to_ask:
+            yield (
+                "ownership.escalation_contacts names nobody beside those who are asked first, so "
+                "restarts after GPU Governor's stops reach nobody else, and the owner is asked "
+                "again and again; name somebody else there"
+            )
+            return
 
 
 def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:

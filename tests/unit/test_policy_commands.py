@@ -281,6 +281,37 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
     assert any(said in warning for warning in warnings(parse_policy(text).base().policy))
 
 
+_PEOPLE = "contacts: {ml: {emails: [a@example.com]}, ops: {emails: [b@example.com]}}"
+
+
+@pytest.mark.parametrize(
+    ("ownership", "count"),
+    [
+        (f"{_PEOPLE}, default_contacts: [ml]", 1),
+        (f"{_PEOPLE}, default_contacts: [ml], project_owners: {{x: ml}}", 1),
+        (
+            "contacts: {ml: {emails: [a@example.com]}, again: {emails: [A@example.com]}}, "
+            "default_contacts: [ml], escalation_contacts: [again]",
+            1,
+        ),
+        (f"{_PEOPLE}, default_contacts: [ml], escalation_contacts: [ops]", 0),
+        (f"{_PEOPLE}, default_contacts: [ops], escalation_contacts: [ops]", 0),
+        ("contacts: {ops: {emails: [b@example.com]}}, default_contacts: [ops], "
+         "escalation_contacts: [ops]", 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["ask", "auto", "observe"])
+def test_restarts_that_nobody_else_would_hear_of_warn_once(
+    ownership: str, count: int, mode: str
+) -> None:
+    """Not in mode observe, which stops nothing, nor about those who are asked at an escalation."""
+    trusted = "metrics: {publishers_are_trusted: true}"
+    policy = parse_policy(f"mode: {mode}\n{trusted}\nownership: {{{ownership}}}").base().policy
+    said = [one for one in warnings(policy) if one.startswith("ownership.escalation_contacts")]
+
+    assert (0 if mode == "observe" else count) == len(said)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -414,6 +445,7 @@ def test_what_overrides_bring_about_together_is_told_once(
 
     told = [line.partition(" warning: ")[2] for line in out.splitlines()[:-1]]
     began = [
+        "base: ownership.escalation_contacts names nobody",
         "base: vetoes.required is empty",
         "short: idle.window_minutes",
         "now + gone: what lies on local NVMe",

@@ -98,6 +98,7 @@ ADDED |= {"encoder_percent", "decoder_percent", "encoder_sessions", "encoded_fra
 ADDED |= {"busy_vcpus", "second_figure", "video_percent"}
 ADDED |= {"encoder_utilization", "decoder_utilization", "encoded_frames"}
 ADDED |= {"restarts", "restarts_quiet_until", "others_started_at"}
+ADDED |= {"is_owner_alone"}
 ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
 ADDED |= {"ran_at"}

@@ -252,6 +252,56 @@ def test_the_page_of_the_question_says_it_too() -> None:
     assert "Others have started it again twice" in world.get().body
 
 
+# nobody else to ask
+
+ALONE = replace(PEOPLE, escalation_contacts=())
+LISTED_TWICE = replace(
+    PEOPLE,
+    contacts={**PEOPLE.contacts, "again": Contact(emails=("Alice@example.com",))},
+    escalation_contacts=("again",),
+)
+UNREACHABLE = replace(
+    PEOPLE, contacts={**PEOPLE.contacts, "nowhere": Contact()}, escalation_contacts=("nowhere",)
+)
+NOBODY_ELSE = pytest.mark.parametrize(
+    "people", [ALONE, LISTED_TWICE, UNREACHABLE], ids=["alone", "listed twice", "unreachable"]
+)
+
+
+@NOBODY_ELSE
+def test_nobody_exempts_himself_where_nobody_else_can_be_asked(people: Ownership) -> None:
+    """The owner could start it twice, ignore one question, and run it idle for 30 days."""
+    world, instance_id = ended(Outcome.EXPIRED, 2, 1, people=people)
+
+    assert world.state.record(TARGET, instance_id).restarts_quiet_until is None
+    assert not is_quiet(world, instance_id, 1.1)
+
+
+@NOBODY_ELSE
+def test_a_question_to_the_owner_alone_says_that_it_is_asked_again(people: Ownership) -> None:
+    """It still says when others started it, and asks before it acts."""
+    episode = opened_after(8, 2, policy=replace(policy_of(Mode.AUTO), ownership=people))
+    alert = stage_alert(episode, Stage.ASK, NOW, None)
+
+    assert (
+        "Others have started it again twice after GPU Governor stopped it (on Thu Nov 12 and Wed "
+        "Nov 18). GPU Governor keeps asking about it, because the policy names nobody else to ask."
+    ) in alert.lines
+    assert "asks_escalation_contacts" not in alert.facts
+    assert episode.mode is Mode.ASK
+
+
+def test_the_question_to_the_owner_alone_names_the_tool_too() -> None:
+    tags = {"Purpose": "GPU-Workload", "Schedule": "office-hours"}
+    policy = replace(policy_of(), ownership=ALONE)
+    alert = stage_alert(opened_after(8, 2, policy=policy, tags=tags), Stage.ASK, NOW, None)
+    (said,) = [line for line in alert.lines if line.startswith("Others")]
+
+    assert "Instance Scheduler" in said
+    assert said.endswith("GPU Governor keeps asking about it, because the policy names nobody else"
+                         " to ask.")  # fmt: skip
+
+
 # nothing is done unasked
 
 
@@ -289,9 +339,9 @@ def test_a_yes_to_such_a_question_may_act_in_either_mode(mode: Mode) -> None:
 # quiet
 
 
-def ended(outcome: Outcome, *days_ago: float) -> tuple[FleetWorld, str]:
-    """An escalated question that ended so."""
-    world = FleetWorld(policy_of())
+def ended(outcome: Outcome, *days_ago: float, people: Ownership = PEOPLE) -> tuple[FleetWorld, str]:
+    """A question about restarts that ended so."""
+    world = FleetWorld(replace(policy_of(), ownership=people))
     instance_id = world.add(1)
     world.sweep()
     note(world, instance_id, *days_ago)

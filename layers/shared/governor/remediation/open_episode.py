@@ -384,14 +384,21 @@ def _asking_everybody(
     episode: Episode, policy: Policy, restarts: tuple[UtcDatetime, ...]
 ) -> Episode:
     """Return the episode with a question to the escalation contacts from its beginning, too, in
-    hours in which all of them work. An episode without a question stays as it is."""
+    hours in which all of them work; if there are none beside the owner, that is noted. An episode
+    without a question stays as it is."""
     if episode.asking.schedule is None:
         return episode
     ownership = policy.ownership
     asked = ownership.asked(episode.owner, episode.project)
     escalated = ownership.escalated(episode.owner, episode.project)
     times = schedule(episode.opened_at, policy.approval, (*asked, *escalated), ())
-    asking = replace(episode.asking, schedule=times, others_started_at=restarts)
+    has_others = ownership.has_others_to_ask(episode.owner, episode.project)
+    asking = replace(
+        episode.asking,
+        schedule=times,
+        others_started_at=restarts,
+        is_owner_alone=not has_others,
+    )
     return replace(episode, asking=asking)
 
 

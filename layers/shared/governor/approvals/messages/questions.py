@@ -50,7 +50,7 @@ from governor.core.units import (
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import STEP_TEXT, Step
 from governor.episode.model.start_try import StartStatus, StartTry
-from governor.episode.rules.restarts import is_about_restarts
+from governor.episode.rules.restarts import asks_escalation_contacts
 from governor.episode.rules.start_advice import advice_on
 from governor.policy.model.policy import Mode
 
@@ -199,7 +199,7 @@ def stage_alert(
         # The last message before silence acts. Otherwise only money is lost: that wakes nobody.
         severity = Severity.CRITICAL
     facts: dict[str, object] = {"expires_at": until}
-    if is_about_restarts(episode):
+    if asks_escalation_contacts(episode):
         facts[ASKS_ESCALATION_CONTACTS] = True
     return alert_from_words(
         whole,

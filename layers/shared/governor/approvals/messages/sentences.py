@@ -33,7 +33,7 @@ from governor.core.units import (
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
 from governor.episode.model.start_try import StartTry
-from governor.episode.rules.restarts import quiet_after_restarts_until
+from governor.episode.rules.restarts import is_about_restarts, quiet_after_restarts_until
 from governor.episode.rules.start_advice import advice_on
 from governor.policy.model.policy import Policy
 from governor.verdict.rules.second_figure import doubt_text
@@ -343,11 +343,11 @@ def people_text(episode: Episode) -> str:
 
 def restarts_text(episode: Episode) -> str:
     """Return that others started the instance again after our stops, when, by which tool perhaps,
-    and until when nobody is asked after this question. Return an empty text if that is not the
-    reason for asking."""
-    until = quiet_after_restarts_until(episode)
-    if until is None:
+    and until when nobody is asked after this question, or that people are asked again. Return an
+    empty text if that is not the reason for asking."""
+    if not is_about_restarts(episode):
         return ""
+    until = quiet_after_restarts_until(episode)
     zone = episode.asking.time_zone
     times = episode.asking.others_started_at
     days = list(dict.fromkeys(_day(started_at, zone) for started_at in times))
@@ -356,7 +356,7 @@ def restarts_text(episode: Episode) -> str:
         "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
         "days": all_listed(days),
         "tools": listed(tools, 3),
-        "until": _day(until, zone),
+        "until": None if until is None else _day(until, zone),
     }
     return template_lines("restarts", values)[0]
 

@@ -155,6 +155,9 @@ class Asking:
     others_started_at: tuple[UtcDatetime, ...] = ()
     """When others started it again after our stops, if that is why the escalation contacts are
     asked, too. Such a question never acts without a yes."""
+    is_owner_alone: bool = False
+    """True if the policy names nobody else to ask about these starts. The question then makes
+    nothing quiet: nobody exempts an instance of their own by starting it again."""
     presence: str | None = None
     """Facts about people who were logged in when the question was made, if there were any."""
     owner_note: str | None = None

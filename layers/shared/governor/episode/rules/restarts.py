@@ -1,7 +1,7 @@
 """Instances that others start again after GPU Governor's stops, such as by a schedule.
 
 Stopping such an instance again and again helps nobody: the escalation contacts are asked once, and
-then nobody for 30 days.
+then nobody for 30 days. If the policy names nobody beside the owner, people are asked as usual.
 """
 
 from __future__ import annotations
@@ -26,13 +26,21 @@ def restarts_to_ask_about(record: InstanceRecord, now: UtcDatetime) -> tuple[Utc
 
 
 def is_about_restarts(episode: Episode) -> bool:
-    """Return whether the escalation contacts are asked from the beginning, because others started
-    the instance again after our stops."""
+    """Return whether the question is asked because others started the instance again after our
+    stops. Such a question never acts without a yes."""
     return bool(episode.asking.others_started_at)
+
+
+def asks_escalation_contacts(episode: Episode) -> bool:
+    """Return whether such a question goes to the escalation contacts from the beginning, because
+    the policy names some beside the owner."""
+    return is_about_restarts(episode) and not episode.asking.is_owner_alone
 
 
 def quiet_after_restarts_until(episode: Episode) -> UtcDatetime | None:
     """Return until when nobody is asked about the instance again after the question of this
     episode: 30 days from its opening. Return `None` for an episode that is not about restarts by
-    others."""
-    return episode.opened_at + _QUIET_FOR if is_about_restarts(episode) else None
+    others, or whose owner alone is asked."""
+    if not asks_escalation_contacts(episode):
+        return None
+    return episode.opened_at + _QUIET_FOR

@@ -106,7 +106,16 @@ class Contact(Section):
     def has_own_channel(self) -> bool:
         """Return whether messages can be sent to this contact alone: the policy names an address, a
         list or a Slack channel of it. Slack itself may not be set up."""
-        return bool(self.emails or self.lists or self.slack_channel)
+        return bool(self.own_channels)
+
+    @property
+    def own_channels(self) -> frozenset[str]:
+        """Return the addresses and lists in lower case, and the Slack channel, by which messages
+        reach this contact alone; empty if the policy names none."""
+        channels = {address.lower() for address in (*self.emails, *self.lists)}
+        if self.slack_channel:
+            channels.add(self.slack_channel)
+        return frozenset(channels)
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: working hours that never come, and
@@ -214,6 +223,15 @@ class Ownership(Section):
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         contacts = [self.contacts[name] for name in names]
         return tuple(contact for contact in contacts if contact not in asked_before)
+
+    def has_others_to_ask(self, owner: str, project: str) -> bool:
+        """Return whether an escalation reaches anybody whom the first question does not: by another
+        address, list or Slack channel. Return false if a second name has the same ones."""
+        reached: set[str] = set()
+        for contact in self.asked(owner, project):
+            reached |= contact.own_channels
+        escalated = self.escalated(owner, project)
+        return any(not contact.own_channels <= reached for contact in escalated)
 
     def person(self, identity: str) -> str | None:
         """Return the address, in lower case, of the person with this identity: an address of
