@@ -444,6 +444,11 @@ def queries(*metrics: str) -> dict[str, Any]:
     return {"Metrics": [{"Expression": "ANOMALY_DETECTION_BAND(m1, 2)"}, *stats]}
 
 
+def insights(*expressions: str) -> dict[str, Any]:
+    """The queries of an alarm by CloudWatch Metrics Insights."""
+    return {"Metrics": [{"Id": "q1", "Expression": expression} for expression in expressions]}
+
+
 @pytest.mark.parametrize(
     ("named", "severity"),
     [
@@ -456,6 +461,27 @@ def queries(*metrics: str) -> dict[str, Any]:
         (queries("EstimatedCost", "SavedMonthToDate"), "info"),
         (queries("EstimatedCost", "SweepProblems"), "critical"),
         (queries(), "critical"),
+        ({"MetricName": "EstimatedCharges", "Namespace": "AWS/Billing"}, "info"),
+        (insights('SELECT MAX(EstimatedCost) FROM "GPUGovernor"'), "info"),
+        (
+            insights('select max ( "EstimatedCharges" ) from SCHEMA("AWS/Billing", Currency)'),
+            "info",
+        ),
+        (insights("SELECT SUM(SweepProblems) FROM GPUGovernor"), "critical"),
+        (
+            insights("SELECT MAX(EstimatedCost) FROM G", "SELECT MAX(SweepProblems) FROM G"),
+            "critical",
+        ),
+        (insights("SELECT something that nobody can read"), "critical"),
+        (
+            {
+                "Metrics": [
+                    *insights("SELECT MAX(EstimatedCost) FROM G")["Metrics"],
+                    *queries("SweepProblems")["Metrics"],
+                ]
+            },
+            "critical",
+        ),
         ({}, "critical"),
     ],
 )

@@ -251,17 +251,30 @@ _ALARMS_OF_A_CALL = 100
 _CONDITION = re.compile(r"\b(?:ALARM|OK|INSUFFICIENT_DATA)\s*\(")
 _NAMED_CONDITION = re.compile(_CONDITION.pattern + r"""\s*["']?([^"'()]+?)["']?\s*\)""")
 """A condition of a composite alarm: `ALARM("too expensive")`, `OK(name)`, or with an ARN."""
-_MONEY_METRICS = ("EstimatedCost", "HighestBudgetUsedPercent", "SavedMonthToDate")
-"""Metrics of `sum_up_month`. An alarm on them is information: nobody is woken because of money."""
+_MONEY_METRICS = (
+    "EstimatedCharges",
+    "EstimatedCost",
+    "HighestBudgetUsedPercent",
+    "SavedMonthToDate",
+)
+"""Metrics of `sum_up_month`, and `EstimatedCharges` of AWS Billing. An alarm on them is
+information: nobody is woken because of money."""
+_INSIGHTS_QUERY = re.compile(r"\s*SELECT\b", re.IGNORECASE)
+_INSIGHTS_METRIC = re.compile(r"""\s*SELECT\s+\w+\s*\(\s*"?([^"()]+?)"?\s*\)""", re.IGNORECASE)
+"""A query of CloudWatch Metrics Insights, which names one metric: `SELECT MAX(Cost) FROM Shop`."""
 
 
 def _is_of_money(record: Any) -> bool:
     """Return whether all metrics that the alarm names are figures of money; false if it names none.
-    An alarm by metric math or anomaly detection names them in its queries."""
+    An alarm by metric math, anomaly detection or Metrics Insights names them in its queries."""
     names = [record.get("MetricName")]
     for query in record.get("Metrics") or ():
         if "MetricStat" in query:
             names.append(query["MetricStat"]["Metric"]["MetricName"])
+        elif _INSIGHTS_QUERY.match(query.get("Expression") or ""):
+            selected = _INSIGHTS_METRIC.match(query["Expression"])
+            # A query that cannot be read may be about anything.
+            names.append(selected[1] if selected else "")
     named = [name for name in names if name is not None]
     return bool(named) and all(name in _MONEY_METRICS for name in named)
 
