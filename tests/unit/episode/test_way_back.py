@@ -8,6 +8,7 @@ import pytest
 
 from governor.approvals.messages.questions import stage_words
 from governor.approvals.model.approval import Stage
+from governor.core.catalog import families
 from governor.core.instance import Instance, Lifecycle
 from governor.episode.rules.way_back import VolumeKey, doubts_of, keys_of
 from tests.builders import NOW, TARGET, make_instance
@@ -81,7 +82,17 @@ def test_a_key_that_cannot_be_looked_at_is_a_doubt_with_the_reason() -> None:
         ("p4de.24xlarge", True),
         ("p6-b200.48xlarge", True),
         ("trn2.48xlarge", True),
+        ("u-p6e-gb200x72.metal", True),
+        ("p6e-gb200.36xlarge", True),
+        ("trn3.48xlarge", True),
+        ("trn3-ultra.48xlarge", True),
+        ("p7.48xlarge", True),
+        ("p10x.48xlarge", True),
         ("g5.xlarge", False),
+        ("p2.xlarge", False),
+        ("p3dn.24xlarge", False),
+        ("u-6tb1.metal", False),
+        ("u7i-12tb.224xlarge", False),
         ("p3.2xlarge", False),
         ("inf2.xlarge", False),
     ],
@@ -92,6 +103,17 @@ def test_types_without_assured_on_demand_capacity_are_a_doubt(
     """Those that AWS also sells as Capacity Blocks."""
     doubts = doubts_of(make_instance(instance_type=instance_type), [])
     assert is_scarce == ("Without a Capacity Reservation or a Capacity Block" in str(doubts))
+
+
+def test_each_accelerated_family_of_the_catalog_is_scarce_or_not_by_its_class() -> None:
+    """The classes P from the fourth generation on, and Trn."""
+    scarce = {
+        family
+        for family in families()
+        if "Capacity Block" in str(doubts_of(make_instance(instance_type=f"{family}.xlarge"), []))
+    }
+    old = {"p2", "p3", "p3dn"}
+    assert {one for one in families() if one.startswith(("p", "trn"))} - old == scarce
 
 
 def test_a_spot_instance_depends_on_its_request() -> None:

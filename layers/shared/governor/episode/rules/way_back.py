@@ -5,6 +5,7 @@ Nothing is decided here: people read the doubts in the question.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,11 +22,10 @@ _KEY_STATES = {
     "Updating": "is being updated",
 }
 """States of a key in words. Source: KMS developer guide, key states."""
-_SCARCE_FAMILIES = frozenset(
-    {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300", "p6e-gb200"}
-) | {"trn1", "trn1n", "trn2", "trn2u"}
-"""Families that AWS also sells as Capacity Blocks, as On-Demand capacity is not assured. Source:
-EC2 user guide, Capacity Blocks for ML, supported instance types; the newest ones by their names."""
+_SCARCE_FAMILY = re.compile(r"(u-)?p([4-9]|[1-9][0-9])(?![0-9])|trn[0-9]")
+"""The beginning of families that AWS also sells as Capacity Blocks, as On-Demand capacity is not
+assured: the classes P from the fourth generation on, also as an UltraServer (`u-p6e-gb200x72`), and
+Trn. Source: EC2 user guide, Capacity Blocks for ML, supported instance types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def doubts_of(instance: Instance, keys: Iterable[VolumeKey]) -> tuple[str, ...]:
             "A Spot Instance starts only while its Spot request is open, and EC2 may interrupt it "
             "again at once."
         )
-    elif instance.family in _SCARCE_FAMILIES:
+    elif _SCARCE_FAMILY.match(instance.family):
         doubts.append(
             f"EC2 rarely has {instance.instance_type} free On-Demand. Without a Capacity "
             "Reservation or a Capacity Block it may not start for days or weeks."
