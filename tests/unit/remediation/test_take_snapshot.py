@@ -526,6 +526,13 @@ def test_a_tag_that_an_organization_demands_is_named_before_anything_is_stopped(
             CloudError("ec2:CreateSnapshots failed: TagLimitExceeded: no", code="TagLimitExceeded"),
             "docs/snapshots.md says how to change them",
         ),
+        (
+            CloudError(
+                "ec2:CreateSnapshots failed: SnapshotLimitExceeded: no",
+                code="SnapshotLimitExceeded",
+            ),
+            "This is a quota, not a matter of tags: delete snapshots, or ask AWS for a higher",
+        ),
         (NotFound("ec2:CreateSnapshots failed: InvalidInstanceID.NotFound: no"), "the tags Name,"),
         (Protected("ec2:CreateSnapshots failed: OperationNotPermitted: no"), "the tags Name,"),
     ],

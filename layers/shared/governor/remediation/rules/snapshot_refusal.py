@@ -17,6 +17,7 @@ _MOST_CHARACTERS = 400
 """Length of EC2's words. A stored reason has 1,000 characters, and what to do must fit, too."""
 _MOST_CHARACTERS_OF_KEYS = 280
 _POLICIES_OF_AN_ORGANIZATION = ("service control policy", "resource control policy", "tag policy")
+_TOO_MANY_TAGS = "TagLimitExceeded"
 _BREAKS_TAG_POLICY = "TagPolicyViolation"
 """The code of a refusal by a tag policy of AWS Organizations."""
 
@@ -34,6 +35,10 @@ def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
         advice = (
             f"The organization refuses snapshots with the tags {named_tags}: "
             "set the tags that it demands in plan.snapshot_tags"
+        )
+    elif _is_of_quota(error):
+        advice = (
+            "This is a quota, not a matter of tags: delete snapshots, or ask AWS for a higher quota"
         )
     elif isinstance(error, AccessDenied):
         advice = (
@@ -66,6 +71,12 @@ def _named(tags: Mapping[str, str]) -> str:
         else:
             named_keys = longer
     return f"{named_keys} and {left_out} more" if left_out else named_keys
+
+
+def _is_of_quota(error: CloudError) -> bool:
+    """Return whether the account has as many snapshots as EC2 allows it, such as
+    `SnapshotLimitExceeded`. Tags have a limit, too, which is no quota."""
+    return error.code.endswith("LimitExceeded") and error.code != _TOO_MANY_TAGS
 
 
 def _is_by_organization(error: CloudError, words: str) -> bool:
