@@ -120,6 +120,17 @@ def test_people_read_why_others_than_the_owner_tag_says_are_asked(
     assert reason == DIRECTORY.why_others_are_asked(owner, project)
 
 
+@pytest.mark.parametrize("owner", [",", " ; ", "()", "mailto:", "|", "<>"])
+def test_an_owner_tag_of_signs_alone_is_said_too(owner: str) -> None:
+    """It names nobody, so the default contacts are asked."""
+    shown = owner.strip()
+    assert DIRECTORY.why_others_are_asked(owner, "unassigned") == (
+        f'The owner tag names "{shown}", which is not in the policy. The default contacts are '
+        "asked instead."
+    )
+    assert ((), (shown,)) == DIRECTORY.named_by(owner)
+
+
 def test_a_name_of_several_words_stays_whole_beside_another() -> None:
     """`ml` is another contact: its people have nothing to do with the instance."""
     three = Ownership(contacts={"ml": ML, "ML Platform": PLATFORM, "R&D / vision": FINOPS})

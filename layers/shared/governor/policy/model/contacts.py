@@ -271,6 +271,9 @@ class Ownership(Section):
                 unknown.append(part)
             elif contact not in contacts:
                 contacts.append(contact)
+        if owner.strip() and not contacts and not unknown:
+            # Signs alone, such as a comma, are no name. People still read that it names nobody.
+            unknown.append(owner.strip())
         return NamedOwners(tuple(contacts), tuple(unknown))
 
     def _parts_of(self, owner: str) -> list[str]:
