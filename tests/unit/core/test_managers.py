@@ -342,3 +342,19 @@ def test_several_tools_are_all_named() -> None:
 def test_a_tag_value_of_many_lines_stays_one_line() -> None:
     """Anybody who may tag can write any text."""
     assert "\n" not in lines_of({"Schedule": "a\n\nPress here: https://example.com"}, Policy())
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["Managed By", "managed by", "MANAGED  BY", "Created By", "Deployed by", "Provisioned By",
+     "IaC Tool", "Managed.By"],
+)  # fmt: skip
+def test_the_key_of_the_creator_may_have_blanks(key: str) -> None:
+    """People write it as two words."""
+    (tool,) = other_tools(make_instance(tags={**GOVERNED, key: "Terraform"}))
+    assert (key, "Terraform") == (tool.tag_key, tool.name)
+
+
+@pytest.mark.parametrize("key", ["Managed By Team", "Not Managed By", "team:managed by"])
+def test_a_key_with_more_words_names_no_creator(key: str) -> None:
+    assert () == other_tools(make_instance(tags={**GOVERNED, key: "Terraform"}))

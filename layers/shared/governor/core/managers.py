@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from governor.core.instance import Instance
-from governor.core.units import printable
+from governor.core.units import letters_and_digits, printable
 
 _DATA = Path(__file__).parent / "managers.json"
 
@@ -112,13 +112,13 @@ class _Marks:
             return self.denied_by_iam or not _says_no(key, value)
         if any(_is_value(value, pattern) for pattern in self.values.get(key, ())):
             return True
-        return key in _CREATOR_KEYS and any(_names(value, name) for name in self.created_by)
+        return _is_of_creator(key) and any(_names(value, name) for name in self.created_by)
 
     def knows(self, key: str) -> bool:
         """Return whether a tag with this key, in lower case, is one of the marks by some value."""
         if key in self.values or self.has_exact(key, ""):
             return True
-        return bool(self.created_by) and key in _CREATOR_KEYS
+        return bool(self.created_by) and _is_of_creator(key)
 
     def has_word(self, endings: Sequence[str]) -> bool:
         """Return whether one of the words begins one of these endings of a tag key, which are in
@@ -152,26 +152,10 @@ _HARMLESS_AWS_TAGS = (
 """Tags that say how an instance was made or is backed up, not that a service runs it. Any other
 `aws:` tag belongs to such a service."""
 _CREATOR_KEYS = frozenset(
-    {
-        "managed-by",
-        "managed_by",
-        "managedby",
-        "created-by",
-        "created_by",
-        "createdby",
-        "deployed-by",
-        "deployed_by",
-        "deployedby",
-        "provisioned-by",
-        "provisioned_by",
-        "provisionedby",
-        "provisioner",
-        "iac",
-        "iac-tool",
-        "iac_tool",
-    }
+    {"createdby", "deployedby", "iac", "iactool", "managedby", "provisionedby", "provisioner"}
 )
-"""Keys under which people and tools write who created an instance, in lower case."""
+"""Keys under which people and tools write who created an instance, without letter case, blanks and
+signs: `Managed By` and `managed-by` are one."""
 
 
 def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None:
@@ -367,6 +351,11 @@ def _denies_word(key: str, value: str) -> bool:
 def _has_namespace(key: str) -> bool:
     """Return whether the key has a namespace, as `karpenter.sh/nodepool` and `run:ai` have."""
     return "/" in key or ":" in key
+
+
+def _is_of_creator(key: str) -> bool:
+    """Return whether people and tools write under this tag key who created an instance."""
+    return letters_and_digits(key) in _CREATOR_KEYS
 
 
 def _names(value: str, name: str) -> bool:
