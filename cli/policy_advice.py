@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from governor.core.instance import DELETE_AFTER_TAG, NAME_TAG
 from governor.evidence.rules.figures import is_share_by_name, limit_of
 from governor.evidence.rules.freshness import why_never_fresh
 from governor.evidence.rules.profiles import is_in_a_known_unit
@@ -34,6 +35,7 @@ def warnings(policy: Policy) -> tuple[str, ...]:
         *_of_profile(policy),
         *_of_fresh_readings(policy),
         *_of_exemption(policy),
+        *_of_snapshot_tags(policy),
     )
 
 
@@ -350,6 +352,20 @@ def _of_exemption(policy: Policy) -> Iterator[str]:
             f"exemption.tag_key: IAM does not deny instances with the key {key}, so only "
             f"the guards in the code leave them alone; choose a key of {KEY_FOR_IAM}"
         )
+
+
+def _of_snapshot_tags(policy: Policy) -> Iterator[str]:
+    """Yield a warning for the keys of snapshots' tags that differ in letter case alone."""
+    own_keys = (NAME_TAG, DELETE_AFTER_TAG)
+    spellings: dict[str, list[str]] = {}
+    for key in (*own_keys, *policy.plan.snapshot_tags):
+        spellings.setdefault(key.casefold(), []).append(key)
+    for keys in spellings.values():
+        if len(keys) > 1:
+            yield (
+                f"plan.snapshot_tags: {', '.join(keys)} differ in letter case alone, and a tag "
+                "policy of the organization may refuse snapshots with both; keep one of them"
+            )
 
 
 def _of_fresh_readings(policy: Policy) -> Iterator[str]:

@@ -281,6 +281,24 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
     assert any(said in warning for warning in warnings(parse_policy(text).base().policy))
 
 
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ("CostCenter: '1', costcenter: '2'", ["CostCenter, costcenter"]),
+        ("a: '1', A: '2', b: '3', B: '4'", ["a, A", "b, B"]),
+        ("CostCenter: '1', CostCentre: '2'", []),
+        ("name: x, CostCenter: '1'", ["Name, name"]),
+    ],
+)
+def test_keys_that_differ_in_letter_case_alone_warn(tags: str, said: list[str]) -> None:
+    """A tag policy refuses both together, and so every snapshot."""
+    policy = parse_policy(f"plan: {{snapshot_tags: {{{tags}}}}}").base().policy
+    start = "plan.snapshot_tags: "
+    found = [one for one in warnings(policy) if one.startswith(start)]
+
+    assert said == [one.removeprefix(start).partition(" differ")[0] for one in found]
+
+
 _PEOPLE = "contacts: {ml: {emails: [a@example.com]}, ops: {emails: [b@example.com]}}"
 
 
