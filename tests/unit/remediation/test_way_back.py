@@ -329,6 +329,30 @@ def test_a_press_sees_that_a_start_fell_back_without_waiting_for_a_sweep() -> No
     assert [AlertKind.START_FAILED] == kinds(world)
 
 
+@pytest.mark.parametrize(
+    "transition", ["Server.InternalError", "Server.SpotInstanceShutdown (2026-11-20 12:03:00 GMT)"]
+)
+def test_a_new_reason_of_ec2_counts_beside_the_user_stop_of_before(transition: str) -> None:
+    """EC2 may keep the code of our stop: the start fell back, and no user stopped the instance."""
+    world = stopped()
+    world.ec2.instant = False
+    undo(world)
+    world.ec2.fall_back(
+        world.ref.instance_id,
+        "Client.UserInitiatedShutdown: User initiated shutdown",
+        state_transition_reason=transition,
+    )
+
+    see(world)
+
+    assert (StartStatus.FELL_BACK, [AlertKind.START_FAILED]) == (
+        last_try(world).status,
+        kinds(world),
+    )
+    assert "Server." in f"{last_try(world).code} {last_try(world).words}"
+    assert undo(world, "bob").done
+
+
 def test_the_same_reason_twice_in_a_row_ends_the_second_try_as_well() -> None:
     """EC2's record then looks as before the call; it counts once the call can have no effect."""
     world = stopped()

@@ -18,7 +18,13 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.episode.model.start_try import CLOCKS_DIFFER, START_CALL, StartStatus, StartTry
-from governor.episode.rules.start import StartSeen, seen_of, words_of_ec2
+from governor.episode.rules.start import (
+    USER_STOPPED,
+    StartSeen,
+    is_stopped_by_user,
+    seen_of,
+    words_of_ec2,
+)
 from governor.episode.store.episodes import Episodes
 
 MAY_FALL_BACK_FOR = timedelta(minutes=15)
@@ -159,6 +165,8 @@ class FollowStart:
 def _reason_of(instance: Instance) -> tuple[str, str]:
     """Return the code and the words of EC2's reason for a stopped state."""
     reason = instance.state_reason or instance.state_transition_reason
+    if instance.state_reason.startswith(USER_STOPPED) and not is_stopped_by_user(instance):
+        reason = instance.state_transition_reason
     code, separator, words = reason.partition(": ")
     is_code = " " not in code
     if not is_code:

@@ -16,8 +16,10 @@ from governor.episode.model.start_try import START_CALL, StartTry
 from governor.episode.rules.refusal import is_refused_by_ec2
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 
-_USER_STOPPED = "Client.UserInitiated"
+USER_STOPPED = "Client.UserInitiated"
 """`StateReason` codes of a stop or a hibernation by the API begin so."""
+_BY_USER = ("User initiated", USER_STOPPED)
+"""Reasons of the last change (`StateTransitionReason`) begin so if a user made it."""
 _ENCODED = "Encoded authorization failure message"
 """The text after it can be read only with `sts:DecodeAuthorizationMessage`."""
 _LONGEST_WORDS = 400
@@ -59,6 +61,15 @@ def reason_of_state(instance: Instance) -> str:
     return f"{instance.state_transition_reason} | {instance.state_reason}"
 
 
+def is_stopped_by_user(instance: Instance) -> bool:
+    """Return whether EC2 says that a user stopped the instance. Its code may still be that of an
+    earlier stop; the reason of the last change then names no user."""
+    if not instance.state_reason.startswith(USER_STOPPED):
+        return False
+    transition = instance.state_transition_reason
+    return not transition or transition.startswith(_BY_USER)
+
+
 def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> StartSeen:
     """Return what came of a start, by the instance as EC2 shows it now: overtaken if it is gone
     (`None`, or terminated) or a user has stopped it since; running; fallen back if it is stopped
@@ -72,7 +83,7 @@ def seen_of(start_try: StartTry, instance: Instance | None, now: datetime) -> St
         return StartSeen.UNDER_WAY
     has_new_reason = reason_of_state(instance) != start_try.reason_before
     has_new_launch = instance.launch_time != start_try.launched_before
-    if has_new_reason and instance.state_reason.startswith(_USER_STOPPED):
+    if has_new_reason and is_stopped_by_user(instance):
         return StartSeen.OVERTAKEN
     if has_new_reason or has_new_launch:
         return StartSeen.FELL_BACK
