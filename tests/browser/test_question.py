@@ -65,7 +65,7 @@ def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> 
     visitor.open(link)
     visitor.unfold()
 
-    visitor.page.get_by_label("Ask me again").select_option(label="for a week")
+    visitor.page.get_by_label("Keep it", exact=True).select_option(label="for a week")
     assert 200 == visitor.press("Keep it")
 
     assert "kept" == stage.outcome(instance_id)
@@ -84,7 +84,7 @@ def test_keep_until_a_date_of_ones_own(stage: Stage, new_visitor: NewVisitor) ->
     visitor.open(link)
     visitor.unfold()
     day = datetime.now(tz=UTC) + timedelta(days=3)
-    field = visitor.page.get_by_label("or after a date of your choice")
+    field = visitor.page.get_by_label("on a date of your choice")
 
     field.fill((datetime.now(tz=UTC) + timedelta(days=3650)).date().isoformat())
     visitor.page.get_by_role("button", name="Keep it").click()

@@ -23,7 +23,7 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
     visitor.assert_at_ease()
     assert 200 == visitor.press("Start it: $24 a day")
 
-    assert "EC2 accepted. This page says when it runs" in visitor.text()
+    assert "EC2 accepted. This page will show when it runs" in visitor.text()
     assert [] == visitor.offered()
     stage.eventually(lambda: "Started again by" in visitor.text() or None, "nobody says so")
     assert "running" == stage.ec2_state(instance_id)

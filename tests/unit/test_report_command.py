@@ -96,9 +96,7 @@ def test_command_mail_and_page_say_the_same_cents(
     }
     assert amounts == {name: Decimal(page["saved"][name]) for name in amounts}
     assert amounts == {name: Decimal(str(mail[name])) for name in amounts}
-    idle = {one["step"]: Decimal(one["usd"]) for one in page["steps"]}[
-        "Not answered, or before the answer"
-    ]
+    idle = {one["step"]: Decimal(one["usd"]) for one in page["steps"]}["While nobody had answered"]
     assert -idle == Decimal(str(mail["idle_usd"])) > 100
     net = Decimal(document["net_usd"])
     assert net == Decimal(page["net_usd"]) == Decimal(str(mail["net_usd"])) > 100

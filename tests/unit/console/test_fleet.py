@@ -234,7 +234,7 @@ def test_any_name_is_shown_as_text(name: str) -> None:
         ({"verdict": "frozen"}, ("bad", "idle 7 h", "plans are frozen")),
         (
             {"verdict": "managed-elsewhere", "managed_by": "Amazon EKS"},
-            ("bad", "idle 7 h", "Amazon EKS runs it"),
+            ("bad", "idle 7 h", "left alone (Amazon EKS runs it)"),
         ),
         ({"verdict": "no-data", "idle_since": None}, ("warn", "no data", "check its agent")),
         ({"verdict": "exempt", "idle_since": None}, ("soft", "exempt", "")),

@@ -205,6 +205,4 @@ def test_reasons_are_for_those_who_see_all_that_they_count() -> None:
 
 def test_what_the_policy_has_lifted_is_gone() -> None:
     lifted = replace(POLICY.breaker, lift_freezes_before=(NOW - timedelta(hours=1)).isoformat())
-    assert "No freeze that you may see is in force" in Site(HUB, HERE, breaker=lifted).page(
-        "admins"
-    )
+    assert "Nothing that you can see is frozen" in Site(HUB, HERE, breaker=lifted).page("admins")

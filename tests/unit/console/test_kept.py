@@ -44,12 +44,14 @@ def test_amounts_are_a_day_as_on_every_page_of_the_console() -> None:
     the CSV keep the month."""
     world = stored()
     text = html(kept, world, path="/kept")
-    idle_now = "$24 a day is idle"
+    idle_now = "$24 a day goes to idle instances"
 
     assert f"<strong>{idle_now}</strong>" in text
-    assert "Another $24 a day is not measured" in text
+    assert "Another $24 a day goes to instances that are not measured" in text
     assert 4 == text.count('<td class="number day">$24</td>')
-    assert f"{idle_now} now, and $24 a day is not measured" in html(savings, world)
+    assert "$24 a day goes to idle ones, and $24 a day to ones that are not measured" in html(
+        savings, world
+    )
     assert "$48 a day. See why, who keeps them" in html(overview, world)
     for view in (kept, savings, overview):
         assert "month is" not in html(view, world)

@@ -141,7 +141,7 @@ def test_a_stop_is_undone_by_two_clicks_from_the_overview_and_confirmed_with_its
 
     assert '<details id="start" open><summary>Start it again…</summary>' in page
     assert "It costs $24 a day again while it runs." in page
-    assert "Nobody is asked about it for 24 h then." in page
+    assert "For 24 h after the start, nobody is asked about it." in page
     assert ">Start it: $24 a day</button>" in page
 
 
@@ -151,7 +151,7 @@ def test_a_viewer_is_offered_no_start() -> None:
     viewer = caller(grants=(Grant(Rank.VIEWER, Scope(everything=True)),))
     page = html(overview, world, viewer)
 
-    assert "its approvers may" in page
+    assert "only its approvers can" in page
     assert "start=1" not in page
 
 
@@ -258,7 +258,7 @@ def test_a_stop_of_a_target_that_is_no_longer_swept_stays() -> None:
     ("days", "expected"),
     [
         (None, "since Fri 12:00 UTC, until somebody starts it"),
-        (3, "since Fri 12:00 UTC; asked whether to terminate it from Mon 12:00 UTC"),
+        (3, "since Fri 12:00 UTC; after Mon 12:00 UTC, people are asked whether to terminate it"),
     ],
 )
 def test_what_comes_next_has_its_date(days: int | None, expected: str) -> None:
@@ -305,10 +305,10 @@ def test_what_comes_next_is_by_the_policy_of_the_instance(
     )
     lines: Any = fleet(world.asked(state="stopped")).values["lines"]
 
-    assert f"Nobody is asked about it for {kept_for} then." in page
-    assert [f"since Fri 12:00 UTC; asked whether to terminate it from {asked_from}"] == [
-        line.next for line in lines
-    ]
+    assert f"For {kept_for} after the start, nobody is asked about it." in page
+    assert [
+        f"since Fri 12:00 UTC; after {asked_from}, people are asked whether to terminate it"
+    ] == [line.next for line in lines]
 
 
 @pytest.mark.parametrize("months_ago", [0, 1, 14, 50])

@@ -49,7 +49,7 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
         alert.owner,
     )
     assert "Spot interruption" in alert.subject
-    assert alert.subject.endswith("ends at Fri 12:04 UTC")
+    assert alert.subject.endswith("ends on Fri 12:04 UTC")
     assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
     assert (Notified.SINGLY, True, True) == (
         reaction.notified,
@@ -68,7 +68,7 @@ def test_a_reservation_that_is_taken_back_says_when() -> None:
     world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=ends))
 
     assert "Capacity Reservation interruption" in world.sent[0].subject
-    assert world.sent[0].subject.endswith("ends at Fri 12:03 UTC")
+    assert world.sent[0].subject.endswith("ends on Fri 12:03 UTC")
     assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
 
 

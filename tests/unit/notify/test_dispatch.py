@@ -58,7 +58,7 @@ from tests.unit.worlds.world import APPROVAL_ID, World
 ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
 FINOPS = Contact(emails=("finops@example.com",))
 NOBODYS = (
-    "only shared channels have it, and none of the contacts that it is for: set EmailSender, or "
+    "it reached only shared channels, and no contact of the owner directly: set EmailSender, or "
     "the contact's own slack_channel"
 )
 

@@ -133,7 +133,7 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         (
             "C0ML:1.2",
             "U0BOB",
-            "Recorded: approved. You can still put it on hold until EC2 is called.",
+            "Recorded: approved. You can still put it on hold, as long as EC2 has not been called.",
         )
     ] == slack.said
     assert [APPROVAL_ID] == slack.holds

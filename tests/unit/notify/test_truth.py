@@ -720,7 +720,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     ),
     Outcome.EXPIRED: (
         "nobody answered in time",
-        "Nobody answered about notebook-7",
+        "No answer about notebook-7",
         ("Nothing was changed", f"If it stays idle, GPU Governor asks again after {AGAIN}."),
     ),
     Outcome.WOKE_UP: (
@@ -741,7 +741,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         str(replace(WARNED, action="stop").void_reason),
         "Canceled: AWS is reclaiming notebook-7",
         (
-            "will stop it at about Fri 12:04 UTC",
+            "will stop it around Fri 12:04 UTC",
             "Nothing was",
             "Next step: if the instance still runs, save your work.",
         ),
@@ -885,8 +885,8 @@ def test_a_first_yes_says_what_silence_does_after_it() -> None:
     found = texts(_first_yes(episode), episode)
     needed = {
         "silence": "GPU Governor stops it anyway after Sat 04:02 Berlin (03:02 UTC, in 15 h).",
-        "people": "If a second person whom the policy lists by mail address approves before then, "
-        "GPU Governor does not wait any longer.",
+        "people": "If a second person whose mail address is in the policy approves before then, "
+        "GPU Governor goes ahead at once.",
     }
     del found["slack text"]
 
@@ -1161,7 +1161,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         breaker_alert("frozen", TARGET, FROZEN, NOW),
         (
             "froze its plans",
-            "GPU Governor stops and terminates no instance there",
+            "GPU Governor does not stop or terminate any instance there",
             "Half the fleet turned idle.",
         ),
     ),
@@ -1185,7 +1185,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "thaw": (
         breaker_alert("released", TARGET, FROZEN, NOW),
-        ("works again", "The freeze ended at Fri 12:02 UTC"),
+        ("is working again", "The freeze ended on Fri 12:02 UTC"),
     ),
 }
 

@@ -134,7 +134,9 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
     assert not sweeps(5, [])
     assert not sweeps(5, [])
     (told,) = {
-        " ".join(alert.lines) for alert in world.announcer.sent if "works again" in alert.subject
+        " ".join(alert.lines)
+        for alert in world.announcer.sent
+        if "is working again" in alert.subject
     }
     assert "ada@example.com (signed in) ended it in the console." in told
     assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())

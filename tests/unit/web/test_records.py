@@ -82,6 +82,7 @@ def test_an_answer_leads_the_page_before_the_workflow_has_closed_the_episode(
     world.post(answer, keep_until=iso(SOON), reason="a demo")
 
     assert says in world.get().body
+    assert "The cause is not known" not in world.get().body
 
 
 def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
@@ -102,7 +103,7 @@ def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
     ("outcome", "says"),
     [
         (Outcome.STOPPED, "is stopped, which saves $24/day</h1>"),
-        (Outcome.EXPIRED, "Nobody answered about"),
+        (Outcome.EXPIRED, "No answer about"),
         (Outcome.WOKE_UP, "is working again</h1>"),
         (Outcome.INTERRUPTED, "Next step: if the instance still runs, save your work."),
         (Outcome.FAILED, "Could not"),

@@ -102,7 +102,7 @@ def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
         return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         # The first and the last day of the calendar overflow in UTC.
-        raise InputError("say until when to keep it: a date like 2026-12-01") from None
+        raise InputError("choose the date until which to keep it, such as 2026-12-01") from None
 
 
 def start_again(

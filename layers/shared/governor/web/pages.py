@@ -19,7 +19,7 @@ from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.messages.consequence import consequence
-from governor.approvals.model.approval import Answer, ApprovalStatus
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import (
     keep_end,
@@ -247,7 +247,7 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     name = episode.instance.name
     short_name = _short_name(view)
     ending = episode.ending
-    reason = "" if ending is None else ending.reason
+    reason = _answer_text(approval) if ending is None else ending.reason
     ended_at = view.now if ending is None else ending.at
     again_at = None if ending is None else ending.asked_again_at
     if again_at is not None and again_at <= view.now:
@@ -265,6 +265,17 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
             f"{name} was kept until {day_and_time(kept_until, episode.asking.time_zone, view.now)}"
         )
     return title.replace(name, short_name), _lead_of(alert)
+
+
+def _answer_text(approval: Approval) -> str:
+    """Return the reason with which the workflow is about to close an answered question's episode;
+    empty if nobody answered."""
+    decision = approval.decision
+    if decision is None:
+        return ""
+    if decision.answer is Answer.EXEMPT:
+        return f"exempted by {decision.by}: {decision.reason or 'no reason given'}"
+    return f"kept by {decision.by}"
 
 
 def _lead_of(alert: Alert) -> list[str]:

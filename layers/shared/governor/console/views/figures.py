@@ -218,7 +218,7 @@ def _next_of_closed(request: ViewRequest, row: FleetRow, state: State) -> str:
         return f"since {when}, until somebody starts it"
     asked_at = max(at + DAY * asked_after_days, request.now)
     asked = units.clock(asked_at, zone, request.now)
-    return f"since {when}; asked whether to terminate it from {asked}"
+    return f"since {when}; after {asked}, people are asked whether to terminate it"
 
 
 def _state_text(row: FleetRow, state: State, now: UtcDatetime) -> str:
@@ -264,7 +264,7 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     if not row.is_idle:
         return ""
     if row.managed_by:
-        return f"{row.managed_by} runs it"
+        return f"left alone ({row.managed_by} runs it)"
     if row.episode and not row.is_reported:
         return _next_in_episode(row, mode, now)
     return _next_without_episode(row, mode, zone, now)

@@ -64,8 +64,8 @@ WORDS: Mapping[StateKind, StateWords] = {
     ),
     StateKind.CANNOT_TAG: StateWords(
         "tags cannot be set",
-        "The tags LowUtilization and ReviewForTermination do not follow the verdicts there. "
-        "Questions, answers and actions are as usual. Each instance is tried again once an hour.",
+        "The tags LowUtilization and ReviewForTermination are not updated there. Questions, "
+        "answers and actions work as usual. Each instance is tried again once an hour.",
         "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise allow "
         "ec2:CreateTags and ec2:DeleteTags, and these two tags: the role's rights, or a policy or "
         "a tag policy of the organization, refuse them.",

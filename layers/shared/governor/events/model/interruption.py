@@ -201,7 +201,7 @@ class Warned:
             return None
         capacity = self.response.lost_capacity
         when = clock(self.ends_at, "UTC", self.at)
-        return f"EC2 is reclaiming {capacity} and will {self.action_text} it at about {when}"
+        return f"EC2 is reclaiming {capacity} and will {self.action_text} it around {when}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
         """Return whether nothing is left to do about the warning: it is about an earlier run of the

@@ -147,7 +147,7 @@ class Report:
         # Each amount that is taken off begins where the one before it ended.
         for text, amount, kind in (
             ("Kept by choice", costs.kept, "kept"),
-            ("Not answered, or before the answer", costs.idle, "idle"),
+            ("While nobody had answered", costs.idle, "idle"),
             ("Undone", saved.undone_usd, "not-measured"),
             ("Storage of what was stopped", saved.storage_usd, "not-measured"),
         ):
