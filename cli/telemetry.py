@@ -60,7 +60,7 @@ CAUSES = {
     "stopped": "a figure has stopped coming",
     "clock": "the clock of the host is wrong",
     "never passed 1": "utilization never passed 1 on the whole fleet",
-    "no power": "power: not measured",
+    "no power": "power: not measured, or implausibly low",
     "costly": "read GPU by GPU",
 }
 """The words that all findings of one cause share."""
@@ -256,7 +256,8 @@ def _stopped_findings(
     for figure in published_by(Publisher.AGENT):
         is_new = evidence.last_measured.get(figure) == evidence.window.end
         was_measured = evidence.measured_percent.get(figure, 0.0) > 0
-        if figure in listed and not was_measured and not is_new:
+        is_published = getattr(evidence, FIGURES[figure].field) is not None
+        if figure in listed and not was_measured and not is_new and not is_published:
             metric = " or ".join(metrics_of(figure, policy.metrics))
             words = FIGURES[figure].words
             yield _finding(Health.UNSURE, "stopped", words=words, metric=metric)

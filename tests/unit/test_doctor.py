@@ -93,7 +93,8 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
     for number in range(1, 31):
         own = {"InstanceId": f"i-{number:017x}"}
         ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
-        for metric in ("nvidia_smi_power_draw", "CPUUtilization", "NetworkIn", "NetworkOut"):
+        metrics.publish(POWER, own, [30.0] * 12)
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, own, [1.0] * 12)
         if number > 20:
             few = [1.0] * (12 if number > 23 else number - 19)
@@ -210,13 +211,32 @@ def test_a_clock_that_is_off_is_named(ahead: int, health: Health | None) -> None
     assert found == ([] if health is None else [health])
 
 
+@pytest.mark.parametrize(
+    ("watts", "is_named"), [(0.0, True), (0.9, True), (3.0, True), (3.1, False), (30.0, False)]
+)
+def test_power_that_cannot_be_power_is_named(watts: float, is_named: bool) -> None:
+    """It is published, so it has not stopped coming."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
+    own = {"InstanceId": f"i-{1:017x}"}
+    ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
+    metrics.publish(UTILIZATION, own, [2.0] * 12)
+    metrics.publish(POWER, own, [watts] * 12)
+    for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        metrics.publish(metric, own, [1.0] * 12)
+    [examined] = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
+
+    assert ({"no power"} if is_named else set()) == causes(examined)
+    assert is_named is any("implausibly low" in finding.seen for finding in examined.found)
+
+
 def test_a_metric_that_one_instance_shows_in_percent_is_right_for_all() -> None:
     """The whole fleet decides, each metric by itself."""
     ec2, metrics = MemoryEc2(), MemoryMetrics(now=lambda: NOW)
     for number, utilization in ((1, 0.98), (2, 60.0)):
         own = {"InstanceId": f"i-{number:017x}"}
         ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
-        for metric in (POWER, "CPUUtilization", "NetworkIn", "NetworkOut"):
+        metrics.publish(POWER, own, [30.0] * 12)
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, own, [1.0] * 12)
         metrics.publish(UTILIZATION, own, [utilization] * 12)
     found = doctor.with_fleet_findings(doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW))

@@ -516,10 +516,10 @@ def test_a_figure_of_gpus_is_measured_where_every_gpu_publishes_it(
     asked = request(instance_type="g5.12xlarge", figures=frozenset({figure}))
     for index in range(4):
         world.publish_gpu(1, index, QUIET)
-    world.publish_gpu(1, 0, QUIET, metric=metric)
+    world.publish_gpu(1, 0, [20.0] * 12, metric=metric)
     one = world.gather(asked)[id_of(1)].evidence
     for index in range(1, 4):
-        world.publish_gpu(1, index, QUIET, metric=metric)
+        world.publish_gpu(1, index, [20.0] * 12, metric=metric)
     every = world.gather(asked)[id_of(1)].evidence
 
     assert (0.0, 100.0) == (one.measured_percent[figure], every.measured_percent[figure])

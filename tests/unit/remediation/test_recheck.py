@@ -334,7 +334,7 @@ def test_power_that_vanished_since_the_question_ends_the_step(
     """As after an update of the driver: what people decided on is not known any more. Readings
     that may still arrive are waited for."""
     world = World()
-    draw = [1.0] * (48 - silent_bins) + [None] * silent_bins
+    draw = [18.0] * (48 - silent_bins) + [None] * silent_bins
     world.metrics.publish("nvidia_smi_power_draw", own(world), draw)
     if silent_bins == 3:
         with pytest.raises(MetricsLate, match="power: not measured since"):

@@ -125,3 +125,56 @@ def test_work_under_other_dimensions_keeps_an_instance(
 
     assert BUSY == outcomes([*QUIET, Published(metric, working, dimensions)], vetoes=vetoes)
     assert STOPPED == outcomes([*QUIET, Published(metric, resting, dimensions)], vetoes=vetoes)
+
+
+# Power that is too low to be power confirms nothing.
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "watts", "is_plausible"),
+    [
+        ("g5.xlarge", 0.0, False),
+        ("g5.xlarge", 0.25, False),
+        ("g5.xlarge", 0.9, False),
+        ("g5.xlarge", 3.0, False),
+        ("g5.xlarge", 3.1, True),
+        ("g5.xlarge", 9.0, True),
+        ("g4dn.xlarge", 1.0, False),
+        ("g4dn.xlarge", 2.0, False),
+        ("g4dn.xlarge", 2.1, True),
+        ("g4dn.xlarge", 8.0, True),
+        ("p5.4xlarge", 7.0, False),
+        ("p5.4xlarge", 7.1, True),
+        ("p5.4xlarge", 60.0, True),
+    ],
+)
+def test_power_of_no_running_gpu_confirms_nothing(
+    instance_type: str, watts: float, is_plausible: bool
+) -> None:
+    """A script that writes 0 when `nvidia-smi` fails, kilowatts, or a share of 0 to 1."""
+    power = Published(POWER, watts, ONE_GPU)
+    expected = STOPPED if is_plausible else NOT_UNASKED
+
+    assert expected == outcomes([QUIET[0], power], instance_type=instance_type)
+
+
+@pytest.mark.parametrize("watts", [0.0, 0.25, 0.9])
+def test_a_share_beside_implausible_power_is_no_data(watts: float) -> None:
+    """A GPU at 98%, under names of a team's own."""
+    names = replace(TRUSTED, utilization="gpu_load", power_draw="gpu_power")
+    series = [Published("gpu_load", 0.98), Published("gpu_power", watts)]
+
+    assert NO_DATA == outcomes(series, names=names)
+
+
+@pytest.mark.parametrize("silent_gpu", range(4))
+def test_implausible_power_of_one_gpu_confirms_nothing(silent_gpu: int) -> None:
+    """The others draw what idle GPUs draw."""
+    series = []
+    for gpu in range(4):
+        watts = 0.0 if gpu == silent_gpu else 20.0
+        dimensions = {"index": str(gpu)}
+        series += [Published(UTILIZATION, 0.0, dimensions), Published(POWER, watts, dimensions)]
+
+    assert not outcomes(series, instance_type="g5.12xlarge").is_stopped
+    assert 0 == outcomes(series, instance_type="g5.12xlarge").episodes_started

@@ -46,7 +46,7 @@ from tests.twins import (
     StaticPolicies,
     StaticPrices,
 )
-from tests.unit.worlds.world import PEOPLE
+from tests.unit.worlds.world import IDLE_WATTS, PEOPLE
 
 ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"
@@ -179,8 +179,10 @@ class FleetWorld:
         instance_id = f"i-{number:017x}"
         self.ec2.add(make_instance(instance_id=instance_id, **changes))
         self.publish(instance_id, utilization if utilization is not None else [1.0] * 48)
-        for metric in ("nvidia_smi_power_draw", "CPUUtilization", "NetworkIn", "NetworkOut"):
-            self.metrics.publish(metric, {"InstanceId": instance_id}, [1.0] * 48)
+        dimensions = {"InstanceId": instance_id}
+        self.metrics.publish("nvidia_smi_power_draw", dimensions, [IDLE_WATTS] * 48)
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+            self.metrics.publish(metric, dimensions, [1.0] * 48)
         return instance_id
 
     def publish(self, instance_id: str, utilization: Sequence[float | None]) -> None:

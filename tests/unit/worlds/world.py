@@ -58,6 +58,9 @@ READABLE = timedelta(minutes=10)
 """How long after the last minute to answer CloudWatch surely tells whether answers were refused."""
 PRICE = Price(Decimal("1.006"), "list price")
 
+IDLE_WATTS = 18.0
+"""Power draw of an idle A10G, whose limit is 300 W."""
+
 
 @dataclass
 class World:
@@ -176,7 +179,7 @@ class World:
         self.metrics.publish(
             "nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12)
         )
-        self.metrics.publish("nvidia_smi_power_draw", own, [1.0] * 48)
+        self.metrics.publish("nvidia_smi_power_draw", own, [IDLE_WATTS] * 48)
         self.metrics.publish("CPUUtilization", own, [1.0] * 48)
         self.metrics.publish("NetworkIn", own, [1000.0] * 48)
         self.metrics.publish("NetworkOut", own, [1000.0] * 48)

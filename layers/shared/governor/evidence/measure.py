@@ -17,6 +17,9 @@ from governor.evidence.rules.figures import (
     FIGURES,
     WORK,
     Publisher,
+    Scale,
+    factor_of,
+    implausible_power_percent,
     is_published_by,
 )
 from governor.policy.model.acting import RELEASED_FOR
@@ -88,6 +91,8 @@ class Measurement:
         window = self._window_of(figure)
         # Every GPU and both directions of the network: one alone says nothing about the others.
         parts = pending.parts(figure) or [highest]
+        if FIGURES[figure].scale is Scale.PERCENT_OF_POWER:
+            parts = [_plausible_power(part, pending) for part in parts]
         measured.measured_percent[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
         reading_ends = [evidence.last_reading_end(part, window) for part in parts]
         longest_holes = [evidence.longest_hole(part, window) for part in parts]
@@ -181,6 +186,18 @@ def _last_nonzero(series: Series) -> int | None:
         if value and not math.isnan(value):
             return index
     return None
+
+
+def _plausible_power(series: Series, pending: Pending) -> Series:
+    """Return the readings of power in watts, with holes for those that are too low for a GPU that
+    runs: they do not count as measured."""
+    factor = factor_of(Scale.PERCENT_OF_POWER, pending.shape, 0.0) or 1.0
+    implausible_watts = implausible_power_percent(pending.shape) / factor
+    plausible: list[float | None] = []
+    for value in series:
+        is_plausible = value is not None and value > implausible_watts
+        plausible.append(value if is_plausible else None)
+    return tuple(plausible)
 
 
 def _scaled(series: Series, factor: float) -> Series:

@@ -282,6 +282,24 @@ def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float
     return 100.0 / whole if whole else None
 
 
+_LEAST_POWER_PERCENT = 1.0
+_LEAST_POWER_WATTS = 2.0
+
+
+def implausible_power_percent(shape: Shape | None) -> float:
+    """Return up to which percentage of its power limit no GPU of this type draws power: 1%, and at
+    least 2 W.
+
+    A powered GPU draws more when it is idle: 8 to 10 of 70 W (T4), 9 to 20 of 300 W (A10G), 60 to
+    70 of 700 W (H100), by `nvidia-smi`. Lower readings come from a script that writes 0, from
+    kilowatts, or from a share of 0 to 1, which on a T4 would pass 1% of the limit.
+    """
+    limit_watts = _whole(Scale.PERCENT_OF_POWER, shape)
+    if limit_watts is None:
+        return _LEAST_POWER_PERCENT
+    return max(_LEAST_POWER_PERCENT, 100.0 * _LEAST_POWER_WATTS / limit_watts)
+
+
 def _whole(scale: Scale, shape: Shape | None) -> int | None:
     """Return the reading of a GPU that is 100%: its power limit in W, or its memory in MiB.
 

@@ -16,7 +16,10 @@ from governor.core.units import END_BIN, in_utc
 from governor.evidence.model import Evidence
 from governor.evidence.rules.figures import (
     FIGURES,
+    Publisher,
     confirming_figures,
+    implausible_power_percent,
+    is_published_by,
     is_share_by_name,
     limit_of,
     may_be_frozen,
@@ -72,6 +75,8 @@ def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> U
     figure = _newest_figure(evidence)
     if figure is None:
         return Unconfirmed("power: not measured", is_late=False)
+    if _is_implausible(instance_type, evidence, figure):
+        return Unconfirmed("power: implausibly low", is_late=False)
     if not evidence.measured_percent.get(figure):
         return Unconfirmed("power: not measured for each GPU", is_late=False)
     ended = evidence.last_measured[figure]
@@ -237,6 +242,15 @@ def _is_measured(evidence: Evidence, policy: Policy, figure: str) -> bool:
         return False
     percent = evidence.measured_percent.get(figure, 0.0)
     return percent >= policy.idle.minimum_coverage_percent
+
+
+def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool:
+    """Return whether no reading of power by the agent was as high as that of a GPU that runs. EC2's
+    own figure may be near 0."""
+    if not is_published_by(figure, Publisher.AGENT):
+        return False
+    highest = getattr(evidence, FIGURES[figure].field)
+    return highest is not None and highest <= implausible_power_percent(shape_of(instance_type))
 
 
 def _newest_figure(evidence: Evidence) -> str | None:
