@@ -178,3 +178,36 @@ def test_implausible_power_of_one_gpu_confirms_nothing(silent_gpu: int) -> None:
 
     assert not outcomes(series, instance_type="g5.12xlarge").is_stopped
     assert 0 == outcomes(series, instance_type="g5.12xlarge").episodes_started
+
+
+# A fraction under a name of a team's own may be a share, whatever power says.
+
+
+@pytest.mark.parametrize("percent_of_power", [39.9, 30.0, 20.0, 10.0, 5.0])
+@pytest.mark.parametrize(
+    ("utilization", "expected"),
+    [
+        (0.98, NO_DATA),
+        (0.5, NO_DATA),
+        (0.05, NO_DATA),
+        (0.049, STOPPED),
+        (0.0, STOPPED),
+        (1.0, STOPPED),
+        (1.5, STOPPED),
+    ],
+)
+def test_low_power_does_not_settle_a_fraction(
+    utilization: float, expected: Outcomes, percent_of_power: float
+) -> None:
+    """A GPU may work at 98% and draw little. Power settles whole readings of 1 alone."""
+    names = replace(TRUSTED, utilization="gpu_load")
+    series = [Published("gpu_load", utilization), Published(POWER, 3.0 * percent_of_power)]
+
+    assert expected == outcomes(series, names=names)
+
+
+def test_power_settles_a_fraction_of_a_publisher_that_sends_percent() -> None:
+    """An idle GPU of the agent shows a fraction where its samples are averaged."""
+    series = [Published(UTILIZATION, 0.5), Published(POWER, 30.0)]
+
+    assert STOPPED == outcomes(series)

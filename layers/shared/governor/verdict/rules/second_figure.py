@@ -187,6 +187,7 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading above
     1, because power confirms it, or by the policy's profile), idle in both units, or was not read.
+    Power does not settle fractions under a name of a team's own: a GPU may work and draw little.
     Return also that a metric of a known unit may be frozen at 0."""
     peaks = peaks_of(evidence)
     if not peaks or max(peaks) > 1:
@@ -208,10 +209,18 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
             f"{metric} is a share of 0 to 1 and reached {max(peaks):g}: set metrics.utilization to "
             "a metric in percent"
         )
-    if is_share or is_confirmed(evidence, policy):
+    if is_share:
         return None
     is_own_name = profile_of(metric) is None
-    if not _could_be_a_busy_share(evidence, busy_share, is_own_name=is_own_name):
+    has_fraction = _has_a_busy_fraction(evidence, busy_share)
+    if is_own_name and has_fraction:
+        return (
+            f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, "
+            "which low power does not rule out"
+        )
+    if is_confirmed(evidence, policy):
+        return None
+    if not has_fraction and not (is_own_name and _is_1_half_of_the_time(evidence)):
         return None
     return (
         f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, and "
@@ -219,16 +228,21 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     )
 
 
-def _could_be_a_busy_share(evidence: Evidence, busy_share: float, *, is_own_name: bool) -> bool:
-    """Return whether the readings would be work if they were shares: one lies between 0 and 1, or
-    half of those of a GPU are exactly 1, as of a GPU that works all the time. The latter counts
-    only for a name of a team's own: publishers with a profile send whole percents."""
+def _has_a_busy_fraction(evidence: Evidence, busy_share: float) -> bool:
+    """Return whether a reading lies between 0 and 1, and would be work if it were a share."""
+    for series in utilization_series(evidence):
+        if any(busy_share <= value < 1 for value in readings(series)):
+            return True
+    return False
+
+
+def _is_1_half_of_the_time(evidence: Evidence) -> bool:
+    """Return whether half of the readings of a GPU are exactly 1, as of a GPU that works all the
+    time if they are shares. Publishers with a profile send whole percents, such as 1."""
     for series in utilization_series(evidence):
         values = list(readings(series))
-        if any(busy_share <= value < 1 for value in values):
-            return True
         ones = values.count(1.0)
-        if is_own_name and ones > 0 and 2 * ones >= len(values):
+        if ones > 0 and 2 * ones >= len(values):
             return True
     return False
 
