@@ -211,3 +211,29 @@ def test_power_settles_a_fraction_of_a_publisher_that_sends_percent() -> None:
     series = [Published(UTILIZATION, 0.5), Published(POWER, 30.0)]
 
     assert STOPPED == outcomes(series)
+
+
+# EC2's power confirms GPU by GPU.
+
+
+@pytest.mark.parametrize("measured", range(1, 8))
+@pytest.mark.parametrize("also_whole", [False, True])
+def test_ec2_power_of_some_gpus_confirms_nothing(measured: int, *, also_whole: bool) -> None:
+    """Seven of eight say nothing about the last."""
+    ec2_power = "GPUPowerUtilization"
+    series = [Published(UTILIZATION, 0.0, {"index": str(gpu)}) for gpu in range(8)]
+    series += [Published(ec2_power, 10.0, {"GpuId": str(gpu)}) for gpu in range(measured)]
+    if also_whole:
+        series.append(Published(ec2_power, 10.0))
+    result = outcomes(series, instance_type="p5.48xlarge")
+
+    assert (0, False) == (result.episodes_started, result.is_stopped)
+
+
+@pytest.mark.parametrize("dimensions", [[{}], [{"GpuId": str(gpu)} for gpu in range(8)]])
+def test_ec2_power_of_all_gpus_confirms(dimensions: Sequence[dict[str, str]]) -> None:
+    """One series of the whole instance, or one of each GPU."""
+    series = [Published(UTILIZATION, 0.0, {"index": str(gpu)}) for gpu in range(8)]
+    series += [Published("GPUPowerUtilization", 10.0, one) for one in dimensions]
+
+    assert STOPPED == outcomes(series, instance_type="p5.48xlarge")

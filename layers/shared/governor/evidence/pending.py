@@ -101,7 +101,8 @@ class Pending:
         """Return the series of a figure for each GPU, or for each metric of EC2. The series of a
         GPU or metric without readings is an empty tuple.
 
-        Return an empty list for a figure that only a listing shows: nobody knows its parts.
+        EC2's own figure of GPUs has parts if any of its series names a GPU. Return an empty list if
+        none does, and for other figures that only a listing shows: nobody knows their parts.
         """
         by_part = self.figures.get(figure, {})
         row = FIGURES[figure]
@@ -109,7 +110,24 @@ class Pending:
             return [by_part.get(metric, ()) for metric in row.metrics]
         if row.publisher is Publisher.AGENT:
             return self._parts_by_gpu(by_part)
+        if row.publisher is Publisher.EC2_GPU:
+            return self._parts_of_ec2(by_part)
         return []
+
+    def _parts_of_ec2(self, by_part: Mapping[str, Series]) -> list[Series]:
+        """Return a series for each GPU of the instance, an empty tuple for a GPU without one; an
+        empty list if no series names a GPU, or if only one GPU exists.
+
+        EC2 may name GPUs otherwise than the agent, so they are counted.
+        """
+        if self.expected == 1:
+            return []
+        parts = [series for gpu, series in by_part.items() if gpu != "all"]
+        if not parts:
+            return []
+        gpu_count = 0 if self.shape is None else self.shape.accelerator_count or 0
+        missing_count = max(0, gpu_count - len(parts))
+        return [*parts, *[()] * missing_count]
 
     def _parts_by_gpu(self, by_part: Mapping[str, Series]) -> list[Series]:
         """Return a series for each GPU that publishes utilization, matched by the name of the GPU;
