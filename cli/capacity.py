@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from governor.aws.clients import Adapter, Clients
@@ -156,7 +157,7 @@ class Reader:
     def _batch(self, target: Target, home: Home) -> BatchEnvironment | None:
         """Return the compute environment, or `None` if it cannot be read."""
         try:
-            return AwsBatch(self.clients).environment(target, home.name)
+            return AwsBatch(self.clients).environment(target, home.name, datetime.now(UTC))
         except CloudError as error:
             self._note(f"Batch compute environments in {target}: {error}")
             return None

@@ -145,7 +145,7 @@ class StaticBatch(_Failing):
     environments: dict[str, BatchEnvironment] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+    def environment(self, target: Target, name: str, now: UtcDatetime) -> BatchEnvironment | None:
         self.asked.append(name)
         self._may_fail()
         return self.environments.get(name)

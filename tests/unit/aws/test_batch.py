@@ -9,6 +9,7 @@ import pytest
 from governor.aws.managing import AwsBatch
 from governor.core.errors import AccessDenied, CloudError
 from governor.sweep.model import BatchEnvironment
+from tests.builders import NOW
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.aws.state_samples import TARGET
 
@@ -52,7 +53,7 @@ def test_jobs_of_all_its_queues_are_counted() -> None:
     )
     clients = FakeClients(client)
 
-    found = AwsBatch(clients).environment(TARGET, "train-gpu")
+    found = AwsBatch(clients).environment(TARGET, "train-gpu", NOW)
 
     assert BatchEnvironment("train-gpu", 16, 32, 3, 1, {"Owner": "ada"}, 1, CLUSTER) == found
     assert {"fast", "slow"} == {p["jobQueue"] for name, p in client.calls if name == "list_jobs"}
@@ -72,7 +73,7 @@ def test_an_environment_on_eks_names_its_cluster_and_namespace() -> None:
         describe_job_queues={"jobQueues": []},
     )
 
-    found = AwsBatch(FakeClients(client)).environment(TARGET, "pods")
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "pods", NOW)
 
     assert found is not None
     assert ("", "arn:eks/prod", "train") == (
@@ -80,6 +81,43 @@ def test_an_environment_on_eks_names_its_cluster_and_namespace() -> None:
         found.eks_cluster,
         found.eks_namespace,
     )
+
+
+@pytest.mark.parametrize(
+    ("ages", "is_stuck"),
+    [
+        ([0], False),
+        ([5, 899], False),
+        ([900], True),
+        ([5, 900], True),
+        ([86_400], True),
+        ([], False),
+        ([None], True),
+    ],
+)
+def test_jobs_that_were_only_just_submitted_are_not_stuck(
+    ages: list[int | None], is_stuck: bool
+) -> None:
+    """Every job is RUNNABLE for seconds. Batch then needs some minutes to place it."""
+
+    def page(jobQueue: str, jobStatus: str, maxResults: int) -> dict[str, Any]:
+        """Return runnable jobs of these ages in seconds, and no others."""
+        jobs: list[dict[str, Any]] = []
+        for age in ages if jobStatus == "RUNNABLE" else []:
+            created = {} if age is None else {"createdAt": int((NOW.timestamp() - age) * 1000)}
+            jobs.append({"jobId": "job", **created})
+        return {"jobSummaryList": jobs}
+
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [ENVIRONMENT]},
+        describe_job_queues={"jobQueues": [queue("fast", ARN)]},
+        list_jobs=page,
+    )
+
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu", NOW)
+
+    assert found is not None
+    assert (len(ages), is_stuck) == (found.jobs_waiting, found.has_stuck_jobs)
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNABLE", "RUNNING"])
@@ -100,7 +138,7 @@ def test_more_jobs_than_were_counted_are_known(state: str, has_more: bool) -> No
         list_jobs=page,
     )
 
-    found = AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu")
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu", NOW)
 
     assert found is not None
     assert 100 == found.jobs_running + found.jobs_waiting
@@ -112,7 +150,7 @@ def test_an_environment_that_is_gone_is_none() -> None:
     """Its instances may outlive it by minutes."""
     client = ScriptedClient(describe_compute_environments={"computeEnvironments": []})
 
-    assert AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu") is None
+    assert AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu", NOW) is None
 
 
 def test_an_unmanaged_environment_has_no_minimum() -> None:
@@ -124,7 +162,7 @@ def test_an_unmanaged_environment_has_no_minimum() -> None:
     )
 
     assert BatchEnvironment("own", 0, 0, 0, 0, {}) == AwsBatch(FakeClients(client)).environment(
-        TARGET, "own"
+        TARGET, "own", NOW
     )
 
 
@@ -133,7 +171,7 @@ def test_a_refusal_is_translated() -> None:
     client = ScriptedClient(describe_compute_environments=client_error("AccessDeniedException"))
 
     with pytest.raises(AccessDenied) as refused:
-        AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu")
+        AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu", NOW)
     assert "batch:DescribeComputeEnvironments" == refused.value.operation
 
 
@@ -151,9 +189,9 @@ def test_an_odd_queue_sinks_no_other_and_an_answer_without_its_list_has_failed()
     }
     readers = [AwsBatch(FakeClients(ScriptedClient(**one, **rest))) for one in scripts]
 
-    found = readers[0].environment(TARGET, "train-gpu")
+    found = readers[0].environment(TARGET, "train-gpu", NOW)
     assert found is not None
     assert (3, 1) == (found.jobs_waiting, found.jobs_running)
     for one in readers[1:]:
         with pytest.raises(CloudError, match="gave a record that cannot be read"):
-            one.environment(TARGET, "train-gpu")
+            one.environment(TARGET, "train-gpu", NOW)

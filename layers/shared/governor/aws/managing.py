@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from governor.aws.clients import Adapter
 from governor.core.errors import CloudError
 from governor.core.instance import Target
+from governor.core.units import UtcDatetime
 from governor.events.model.interruption import LifecycleAction
 from governor.sweep.model import BatchEnvironment
 
 _PENDING = ("SUBMITTED", "PENDING")
 _RUNNABLE = ("RUNNABLE",)
 _RUNNING = ("STARTING", "RUNNING")
+_PLACED_WITHIN = timedelta(minutes=15)
+"""Batch may need minutes to place a runnable job, as it launches an instance first."""
 _JOBS_OF_A_PAGE = 100
 """Only one page is read: more jobs make no difference."""
 _OVER = "No active Lifecycle Action found"
@@ -32,22 +35,26 @@ class _JobCount(NamedTuple):
 
     number: int
     has_more: bool
+    new: int = 0
+    """The part of `number` that was submitted after the time asked for."""
 
 
 class AwsBatch(Adapter):
     """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
 
-    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+    def environment(self, target: Target, name: str, now: UtcDatetime) -> BatchEnvironment | None:
         """Return the compute environment with its jobs, of which each count ends at 100 for each
-        queue and state; `None` if Batch does not know it. Raises: CloudError, also if its record
-        cannot be read."""
+        queue and state; `None` if Batch does not know it. Runnable jobs that were submitted less
+        than 15 minutes before `now` count as pending: Batch may still place them. Raises:
+        CloudError, also if its record cannot be read."""
+        placed_until = now - _PLACED_WITHIN
 
         def read(record: Mapping[str, Any]) -> BatchEnvironment:
             """Return the environment of a record; its queues and jobs are asked for."""
             resources = record.get("computeResources") or {}
             queues = self._queues(target, record["computeEnvironmentArn"])
             pending = self._jobs(target, queues, _PENDING)
-            runnable = self._jobs(target, queues, _RUNNABLE)
+            runnable = self._jobs(target, queues, _RUNNABLE, created_after=placed_until)
             running = self._jobs(target, queues, _RUNNING)
             jobs_waiting = pending.number + runnable.number
             has_more_waiting = pending.has_more or runnable.has_more
@@ -61,7 +68,7 @@ class AwsBatch(Adapter):
                 jobs_waiting=jobs_waiting,
                 jobs_running=running.number,
                 tags=record.get("tags") or {},
-                jobs_pending=pending.number,
+                jobs_pending=pending.number + runnable.new,
                 ecs_cluster=record.get("ecsClusterArn") or "",
                 eks_cluster=eks_cluster,
                 eks_namespace=eks_namespace,
@@ -91,13 +98,24 @@ class AwsBatch(Adapter):
         )
         return list(queues)
 
-    def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> _JobCount:
+    def _jobs(
+        self,
+        target: Target,
+        queues: list[str],
+        states: tuple[str, ...],
+        created_after: UtcDatetime | None = None,
+    ) -> _JobCount:
         """Return how many jobs of the queues are in these states, at most 100 for each queue and
-        state. Raises: CloudError."""
+        state, and how many of them were submitted after this time. Raises: CloudError."""
         pages = [*self._job_pages(target, queues, states)]
-        jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
-        number = sum(1 for _ in jobs)
-        return _JobCount(number, any(page.get("nextToken") for page in pages))
+        jobs = [*self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)]
+        new = 0
+        if created_after is not None:
+            # A job without a time counts as an old one. Batch counts in milliseconds.
+            limit = created_after.timestamp() * 1000
+            new = sum(job.get("createdAt", 0) > limit for job in jobs)
+        has_more = any(page.get("nextToken") for page in pages)
+        return _JobCount(len(jobs), has_more, new)
 
     def _job_pages(
         self, target: Target, queues: list[str], states: tuple[str, ...]

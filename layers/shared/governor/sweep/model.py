@@ -38,7 +38,7 @@ class BatchEnvironment:
 
     @property
     def has_stuck_jobs(self) -> bool:
-        """Return whether jobs could run and none does."""
+        """Return whether jobs could run, and have for some minutes, and none does."""
         return self.jobs_waiting > self.jobs_pending and not self.jobs_running
 
 

@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 class BatchReader(Protocol):
     """The compute environments of AWS Batch by name, read only."""
 
-    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """Return the environment, or `None` if there is none of this name. Raises: CloudError."""
+    def environment(self, target: Target, name: str, now: UtcDatetime) -> BatchEnvironment | None:
+        """Return the environment as it is `now`, or `None` if there is none of this name. Raises:
+        CloudError."""
 
 
 _EARLIER = timedelta(minutes=10)
@@ -210,7 +211,7 @@ class SweepAlerts:
         unread: tuple[str, ...] = ()
         if home.kind is Kind.BATCH and home.name:
             try:
-                environment = self.batch.environment(sweep.target, home.name)
+                environment = self.batch.environment(sweep.target, home.name, sweep.now)
             except CloudError as error:
                 unread = (f"Its settings and jobs could not be read: {error}",)
         if environment is not None:
