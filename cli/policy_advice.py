@@ -19,6 +19,7 @@ from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.names import KEY_FOR_IAM
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.model.profiles import PROFILES, MetricProfile, Part, ProfileName, profile_of
+from governor.verdict.rules.second_figure import CONFIRMS_BELOW_PERCENT
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600
@@ -241,10 +242,24 @@ def _of_vetoes(policy: Policy) -> Iterator[str]:
         )
     if vetoes.power_percent_of_limit is None:
         yield from _of_uncompared_power(policy)
+    yield from _of_high_power(policy)
     if policy.mode is not Mode.OBSERVE and not vetoes.required:
         yield (
             "vetoes.required is empty: an instance whose CPU and network are not "
             "measured counts as quiet"
+        )
+
+
+def _of_high_power(policy: Policy) -> Iterator[str]:
+    """Yield that a limit above the one from which on power confirms nothing is only a veto."""
+    limit = policy.vetoes.power_percent_of_limit
+    is_required = policy.idle.second_figure is SecondFigure.REQUIRED
+    needs_power = is_required or policy.acts_unasked_by is not None
+    if limit is not None and limit > CONFIRMS_BELOW_PERCENT and needs_power:
+        yield (
+            f"vetoes.power_percent_of_limit: {limit:g} does not let power from "
+            f"{CONFIRMS_BELOW_PERCENT:g}% on confirm a low utilization: such an instance is not "
+            f"busy, and nothing is done unasked; set at most {CONFIRMS_BELOW_PERCENT:g}"
         )
 
 

@@ -214,12 +214,14 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
         yield _finding(Health.WRONG, "share", why=why_unknown)
     peaks = peaks_of(evidence)
     power = _highest_power(evidence)
-    if peaks and max(peaks) == 0 and power is not None and power >= _drawn_at_work(policy):
+    is_all_zeros = bool(peaks) and max(peaks) == 0
+    has_power_beside_zeros = is_all_zeros and power is not None and power >= _drawn_at_work(policy)
+    if has_power_beside_zeros:
         yield _finding(
             Health.WRONG, "zeros", metric=policy.metrics.utilization, power=f"{power:.0f}"
         )
     doubt = doubt_text(instance.instance_type, evidence, policy)
-    if doubt:
+    if doubt and not has_power_beside_zeros:
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
         acts_unasked = policy.mode is Mode.AUTO and not asks_in_auto(instance, policy)
         is_needed = is_required or acts_unasked

@@ -267,6 +267,15 @@ def test_an_unknown_setting_is_guessed(
             "unasked; set a limit",
         ),
         (
+            "mode: auto\nmetrics: {publishers_are_trusted: true}\n"
+            "vetoes: {power_percent_of_limit: 41}",
+            "vetoes.power_percent_of_limit: 41 does not let power from 40% on confirm",
+        ),
+        (
+            "idle: {second_figure: required}\nvetoes: {power_percent_of_limit: 100}",
+            "vetoes.power_percent_of_limit: 100 does not let power from 40% on confirm",
+        ),
+        (
             "idle: {second_figure: required}\nvetoes: {power_percent_of_limit: null}",
             "idle.second_figure: required needs power to confirm a low utilization",
         ),

@@ -237,3 +237,34 @@ def test_ec2_power_of_all_gpus_confirms(dimensions: Sequence[dict[str, str]]) ->
     series += [Published("GPUPowerUtilization", 10.0, one) for one in dimensions]
 
     assert STOPPED == outcomes(series, instance_type="p5.48xlarge")
+
+
+# Power confirms only while it is low.
+
+
+@pytest.mark.parametrize("limit", [41.0, 90.0, 100.0])
+@pytest.mark.parametrize(
+    ("percent", "expected"),
+    [(39.9, STOPPED), (40.0, NOT_UNASKED), (40.9, NOT_UNASKED), (85.0, None), (98.0, None)],
+)
+def test_a_high_power_limit_does_not_make_high_power_confirm(
+    limit: float, percent: float, expected: Outcomes | None
+) -> None:
+    """Power from 40% on is no sign of an idle GPU."""
+    vetoes = Vetoes(power_percent_of_limit=limit)
+    series = [Published(UTILIZATION, 0.0), Published(POWER, 3.0 * percent)]
+    if expected is None:
+        expected = BUSY if percent >= limit else NOT_UNASKED
+
+    assert expected == outcomes(series, vetoes=vetoes)
+
+
+def test_high_power_of_the_agent_is_not_outvoted_by_ec2() -> None:
+    """One of the two figures shows work."""
+    series = [
+        Published(UTILIZATION, 0.0),
+        Published(POWER, 240.0),
+        Published("GPUPowerUtilization", 10.0, {"GpuId": "0"}),
+    ]
+
+    assert NOT_UNASKED == outcomes(series, vetoes=Vetoes(power_percent_of_limit=100.0))

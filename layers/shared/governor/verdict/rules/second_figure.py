@@ -37,6 +37,10 @@ NEWEST_FIGURE = timedelta(minutes=20)
 """A figure that must be measured needs a reading this new, or one of the newest periods that the
 lag leaves."""
 
+CONFIRMS_BELOW_PERCENT = 40.0
+"""Power from this percentage of the GPU's limit on confirms no low utilization, however high
+`vetoes.power_percent_of_limit` is: it is the default of that setting."""
+
 
 class Unconfirmed(NamedTuple):
     """Why no second figure confirms the utilization."""
@@ -72,6 +76,9 @@ def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> U
         return None
     if is_confirmed(evidence, policy):
         return None
+    highest = _highest_power(evidence)
+    if highest is not None and highest >= _confirms_below(policy):
+        return Unconfirmed(f"power: reached {highest:.0f}% of the limit", is_late=False)
     figure = _newest_figure(evidence)
     if figure is None:
         return Unconfirmed("power: not measured", is_late=False)
@@ -106,10 +113,14 @@ def doubt_text(instance_type: str, evidence: Evidence, policy: Policy) -> str:
 
 
 def is_confirmed(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether a second figure was measured in enough of the window, and lately.
+    """Return whether a second figure was measured in enough of the window, and lately, and no
+    second figure is too high for an idle GPU.
 
-    Whether it reached its limit is for `judge_figures` to say.
+    Whether one reached the policy's limit is for `judge_figures` to say.
     """
+    highest = _highest_power(evidence)
+    if highest is not None and highest >= _confirms_below(policy):
+        return False
     return any(_is_measured(evidence, policy, figure) for figure in confirming_figures())
 
 
@@ -256,6 +267,20 @@ def _is_measured(evidence: Evidence, policy: Policy, figure: str) -> bool:
         return False
     percent = evidence.measured_percent.get(figure, 0.0)
     return percent >= policy.idle.minimum_coverage_percent
+
+
+def _confirms_below(policy: Policy) -> float:
+    """Return the percentage of the power limit from which on power confirms nothing: the smaller of
+    the policy's limit and `CONFIRMS_BELOW_PERCENT`."""
+    limit = limit_of(policy, "power")
+    return CONFIRMS_BELOW_PERCENT if limit is None else min(limit, CONFIRMS_BELOW_PERCENT)
+
+
+def _highest_power(evidence: Evidence) -> float | None:
+    """Return the highest of the second figures, in percent of the power limit; `None` if none was
+    measured."""
+    values = [getattr(evidence, FIGURES[figure].field) for figure in confirming_figures()]
+    return max((value for value in values if value is not None), default=None)
 
 
 def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool:
