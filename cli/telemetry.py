@@ -207,6 +207,11 @@ def _count_findings(instance: Instance, evidence: Evidence) -> Iterator[Finding]
     )
 
 
+_MORE_THAN_IDLE_PERCENT = 25.0
+"""An idle GPU without a loaded model draws 3 to 15% of its limit. A T4 or L4 that holds one may
+draw more, so this is doubtful and not wrong."""
+
+
 def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> Iterator[Finding]:
     """Yield why the utilization cannot be believed alone."""
     why_unknown = why_scale_is_unknown(evidence, policy)
@@ -215,10 +220,16 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
     peaks = peaks_of(evidence)
     power = _highest_power(evidence)
     is_all_zeros = bool(peaks) and max(peaks) == 0
-    has_power_beside_zeros = is_all_zeros and power is not None and power >= _drawn_at_work(policy)
-    if has_power_beside_zeros:
+    drawn_at_work = _drawn_at_work(policy)
+    has_power_beside_zeros = is_all_zeros and power is not None and power >= drawn_at_work
+    suspect_percent = min(drawn_at_work, _MORE_THAN_IDLE_PERCENT)
+    if is_all_zeros and power is not None and power >= suspect_percent:
         yield _finding(
-            Health.WRONG, "zeros", metric=policy.metrics.utilization, power=f"{power:.0f}"
+            Health.WRONG if has_power_beside_zeros else Health.UNSURE,
+            "zeros",
+            metric=policy.metrics.utilization,
+            power=f"{power:.0f}",
+            at_work=has_power_beside_zeros,
         )
     doubt = doubt_text(instance.instance_type, evidence, policy)
     if doubt and not has_power_beside_zeros:
