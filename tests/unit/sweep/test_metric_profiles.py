@@ -129,6 +129,48 @@ def test_devices_of_a_dimension_of_our_own_are_judged_one_by_one(
     assert verdict == world.verdict(instance_id)
 
 
+STRANGERS = [{"index": "9"}, {"GpuDevice": "nvidia9"}, {"UUID": "GPU-abcdef12-1234-1234-1234-1234"}]
+"""Dimensions by which other publishers tell devices apart, without a `Slot`."""
+
+
+def add_slots(
+    world: FleetWorld, idle_slots: int, others: list[dict[str, str]], percent: float = 0.0
+) -> str:
+    """Add a host of eight GPUs with so many idle slots, and series of other dimensions at this
+    percentage. Return its id."""
+    instance_id = f"i-{1:017x}"
+    world.ec2.add(make_instance(instance_id=instance_id, instance_type="p5.48xlarge"))
+    for slot in range(idle_slots):
+        dimensions = {"InstanceId": instance_id, "Slot": str(slot)}
+        world.metrics.publish("ours", dimensions, [0.0] * 96)
+    for other in others:
+        world.metrics.publish("ours", {"InstanceId": instance_id, **other}, [percent] * 96)
+    for name in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        world.metrics.publish(name, {"InstanceId": instance_id}, [1.0] * 96)
+    return instance_id
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_series_without_our_own_dimension_stands_for_no_silent_device(
+    stranger: dict[str, str],
+) -> None:
+    """Slot 7 is silent. Another series at 0% does not take its place."""
+    world = world_of(SLOTS)
+    instance_id = add_slots(world, 7, [stranger])
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+
+@pytest.mark.parametrize("name", ["index", "GpuDevice", "slot"])
+def test_no_series_with_our_own_dimension_is_never_idle(name: str) -> None:
+    """The policy names a dimension that nobody publishes, so some device may work unseen."""
+    world = world_of(SLOTS)
+    others = [{name: str(device)} for device in range(7)]
+    instance_id = add_slots(world, 0, others)
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+
 def test_each_override_has_its_own_profile() -> None:
     """One fleet: the agent's hosts by the document, EKS and Trainium by overrides."""
     world = world_of(

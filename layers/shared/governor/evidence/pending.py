@@ -174,7 +174,7 @@ class Pending:
         """Note the index of a GPU by its UUID, if these dimensions hold both."""
         label = evidence.gpu_label(dimensions, self.own_dimension)
         uuid = evidence.gpu_uuid(dimensions)
-        if uuid is not None and label != uuid:
+        if uuid is not None and label not in (uuid, "all"):
             self.index_by_uuid[uuid] = label
 
     def _gpu_of(self, dimensions: Dimensions) -> str:

@@ -49,11 +49,10 @@ def is_gpu(dimensions: Dimensions, own_dimension: str = "") -> bool:
 
 def gpu_label(dimensions: Dimensions, own_dimension: str = "") -> str:
     """Return the index of the GPU, such as `0`; its UUID if only that is known; `all` for an
-    aggregate. The value of `own_dimension`, which a policy names, comes before all others."""
+    aggregate. If a policy names an `own_dimension`, return the value of that, or `all`: a series
+    without it is of no device, because it would stand for one that is silent."""
     if own_dimension:
-        for name, value in dimensions:
-            if name == own_dimension:
-                return value
+        return dict(dimensions).get(own_dimension, "all")
     # The names of one instance's metrics hardly ever differ, so this comes first.
     for name, value in dimensions:
         if name == "index":
