@@ -56,6 +56,8 @@ def cleaned_stage(scene: Scene) -> Iterator[Stage]:
     """The stack in mode ask with nothing running; whatever is launched is gone at the end."""
     stage = Stage(scene)
     stage.policy("mode: ask")
+    # Warnings of tests within the last ten minutes count, and many become one message.
+    stage.forget_warnings()
     scene.simulation.clear()
     scene.simulation.set_spot_prices({"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"})
     yield stage

@@ -205,7 +205,6 @@ def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> 
 def test_an_action_that_is_not_known_yet_is_told_and_hooked(stage: Stage) -> None:
     """With a time in a form that nobody knows either: through the rule, the queue and the
     function."""
-    stage.forget_warnings()
     instance_id = stage.launch(**SPOT)
     detail = {
         "instance-id": instance_id,
@@ -256,7 +255,6 @@ def test_nothing_is_asked_about_an_instance_that_is_taken_back(stage: Stage) -> 
 def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None:
     """Twelve warnings at once: three told singly, one summary, a hook on each."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 3}")
-    stage.forget_warnings()
     ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(12)]
 
     stage.scene.simulation.spot_warning(*ids)
@@ -283,7 +281,6 @@ def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_un
 ) -> None:
     """Refused for all, asked once which it knows, sent to those; the others are told of by name."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 20}")
-    stage.forget_warnings()
     ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(6)]
     stage.scene.simulation.set_unmanaged(*ids[:3])
     before = stage.scene.simulation.calls().get("ssm:DescribeInstanceInformation", 0)
