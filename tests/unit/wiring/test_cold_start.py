@@ -198,7 +198,7 @@ FAMILIES = (
         "report_savings",
         "money",
         "money",
-        "scan.documents scan.for_reports scan.snapshot scan.unread scan.words",
+        "scan.documents scan.for_reports scan.snapshot scan.words",
     ),
     Family("refresh_prices", "money", "money"),
     Family(
@@ -240,7 +240,7 @@ FAMILIES = (
         "console web",
         "approvals.decide approvals.deliver_decision approvals.open_console approvals.pause "
         "approvals.show_approval fleet.unswept limits.freezes scan.documents "
-        "scan.for_reports scan.snapshot scan.unread scan.words",
+        "scan.for_reports scan.snapshot scan.words",
     ),
     Family("sign_in", "sign_in", "web"),
     Family("rotate_link_keys", "", "approvals"),
