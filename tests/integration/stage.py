@@ -256,8 +256,12 @@ class Stage:
         ]
 
     def make_group(self, name: str) -> None:
-        """An Auto Scaling group with the selector, which lets a role complete its hooks."""
+        """An Auto Scaling group with the selector, which lets a role complete its hooks. One of
+        this name that another test has made stays as it is."""
         scaling = self.scene.cloud.client("autoscaling")
+        known = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+        if known["AutoScalingGroups"]:
+            return
         scaling.create_launch_configuration(
             LaunchConfigurationName=name, ImageId="ami-0", InstanceType="g5.xlarge"
         )
