@@ -33,7 +33,8 @@ class OpenPlaceTwin:
 
 @dataclass
 class PlacesTwin:
-    """Opens places where EC2 answers DescribeRegions as `regions` says: a document, or an error."""
+    """Opens places where EC2 answers DescribeRegions as `regions` says: a document, or an error. A
+    test may give the means to read them instead."""
 
     regions: Any = field(default_factory=lambda: {"Regions": []})
     calls: int = 0
@@ -41,12 +42,14 @@ class PlacesTwin:
     prices: tuple[Unread, ...] = ()
     opened: list[Target] = field(default_factory=list)
     closed: int = 0
+    api: Any = None
+    instances: Any = None
 
     def open(self, target: Target, policy: Policy, now: UtcDatetime) -> OpenPlaceTwin:
         """Return the place."""
         self.opened.append(target)
-        api: Any = ApiTwin({"ec2:DescribeRegions": self.regions})
-        means: dict[str, Any] = {"instances": None, "metrics": None, "prices": None}
+        api: Any = self.api or ApiTwin({"ec2:DescribeRegions": self.regions})
+        means: dict[str, Any] = {"instances": self.instances, "metrics": None, "prices": None}
         place = Place(target=target, api=api, policy=policy, now=now, **means)
         return OpenPlaceTwin(place, self.calls, self.usd_spent, self.prices)
 

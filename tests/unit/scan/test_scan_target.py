@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.core.instance import Target
 from governor.policy.document import parse_policy
 from governor.scan import snapshot as snapshots
 from governor.scan.kind import Kind
@@ -23,6 +25,7 @@ from governor.scan.model import (
     Strength,
     Unread,
 )
+from governor.scan.registry import KINDS
 from governor.scan.scan_target import ScanTarget
 from governor.scan.store import Scans
 from tests.twins.table import MemoryTable
@@ -55,7 +58,7 @@ class World:
         self.clock = FixedClock()
         self.document = document
 
-    def scan(self, *kinds: Kind[Any, Any]) -> Snapshot | RefusedScan:
+    def scan(self, *kinds: Kind[Any, Any], target: Target = TARGET) -> Snapshot | RefusedScan:
         """Scan the target once."""
         use_case = ScanTarget(
             clock=self.clock,
@@ -64,7 +67,7 @@ class World:
             scan_store=self.store,
             kinds=kinds,
         )
-        return use_case(TARGET)
+        return use_case(target)
 
     def good_scan(self, *kinds: Kind[Any, Any]) -> Snapshot:
         """Scan the target once; it is read."""
@@ -260,6 +263,44 @@ def test_a_place_where_no_kind_can_be_read_keeps_its_last_scan(error: CloudError
     with pytest.raises(type(error)):
         world.scan(KindTwin(error=error), KindTwin(error=error))
     (kept,) = world.kept()
+    assert (before.rows, NOW) == (kept.rows, kept.scanned_at)
+
+
+class DeniedApi(AwsReadApi):
+    """AWS's API for a role without any right. It knows which services a Region has."""
+
+    def __init__(self) -> None:
+        """Use clients that may call nothing."""
+        super().__init__(ReadOnlyClients((), "{}", "us-east-1"))
+
+    def _call(self, operation: str, *_: Any, **__: Any) -> Any:
+        """Raises: AccessDenied."""
+        raise AccessDenied("x", operation=operation, words="no right")
+
+
+class DeniedInstances:
+    """EC2's instances for a role without any right."""
+
+    def list_accelerated(self, *_: Any) -> Sequence[Any]:
+        """Raises: AccessDenied."""
+        raise AccessDenied("x", operation="ec2:DescribeInstances", words="no right")
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "ap-east-1", "cn-north-1"])
+def test_a_service_that_the_region_lacks_does_not_count_as_read(region: str) -> None:
+    """A role without any right keeps the last scan, also where a kind needs no call: Hong Kong has
+    no Bedrock."""
+    world = World()
+    target = Target(TARGET.account, region)
+    world.scan(KindTwin([resource("a", target=target)]), target=target)
+    (before,) = world.kept()
+    world.clock.time += A_DAY
+    world.places = PlacesTwin(api=DeniedApi(), instances=DeniedInstances())
+    with pytest.raises(AccessDenied):
+        world.scan(*KINDS, target=target)
+
+    (kept,) = world.kept()
+    assert 1 == len(before.rows)
     assert (before.rows, NOW) == (kept.rows, kept.scanned_at)
 
 

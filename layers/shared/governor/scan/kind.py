@@ -140,8 +140,17 @@ class Kind(ABC, Generic[Listed, Measured]):
     """For people, in the plural, such as `SageMaker endpoints`."""
     operations: ClassVar[tuple[str, ...]]
     """All operations that it calls, as IAM names them."""
+    service: ClassVar[str] = ""
+    """botocore's name of its service, if some Regions lack that; empty if every Region has it. If a
+    Region lacks it, the kind is not listed there: nothing was read, and nothing was refused."""
     is_billed: ClassVar[bool] = False
     """True if AWS bills its calls one by one: it is read only if that was asked for."""
+
+    def is_offered(self, place: Place) -> bool:
+        """Return whether the place's Region has the service of this kind. Calls nothing."""
+        if not self.service:
+            return True
+        return place.api.is_offered(place.target, self.service)
 
     @abstractmethod
     def list(self, place: Place) -> Sequence[Listed]:

@@ -32,14 +32,17 @@ class PlaceReport:
 
 
 def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
-    """Return the rows of all kinds in one account and Region. Kinds whose calls AWS bills are left
-    out unless the place allows those. Raises nothing for what AWS refuses."""
+    """Return the rows of all kinds in one account and Region. Left out are kinds whose service the
+    Region lacks, and kinds whose calls AWS bills unless the place allows those. Raises nothing for
+    what AWS refuses."""
     rows: list[Row] = []
     unread: list[Unread] = []
     errors: list[CloudError] = []
     has_read_any = False
     for kind in kinds:
         if kind.is_billed and not place.reads_commitments:
+            continue
+        if not kind.is_offered(place):
             continue
         try:
             rows += kind.completed(place, list(_rows(kind, place)))

@@ -61,13 +61,11 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
 
     name = "bedrock-throughput"
     words = _TOPIC
+    service = "bedrock"
     operations = (_LIST, GET_METRIC_DATA)
 
     def list(self, place: Place) -> Sequence[Throughput]:
-        """Return the provisioned throughputs; empty if there are none, or the Region lacks the
-        service. Raises: CloudError."""
-        if not place.api.is_offered(place.target, "bedrock"):
-            return []
+        """Return the provisioned throughputs; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Throughput:
             """Return a provisioned throughput."""

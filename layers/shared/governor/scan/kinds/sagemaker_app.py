@@ -61,13 +61,11 @@ class SageMakerApps(Kind[App, None]):
 
     name = "sagemaker-app"
     words = _TOPIC
+    service = SERVICE
     operations = (_LIST, _DESCRIBE_DOMAIN, _DESCRIBE_PROFILE, _DESCRIBE_SPACE, GET_PRODUCTS)
 
     def list(self, place: Place) -> Sequence[App]:
-        """Return the apps; empty if there are none, or the Region lacks the service. Raises:
-        CloudError."""
-        if not place.api.is_offered(place.target, SERVICE):
-            return []
+        """Return the apps; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> App | None:
             """Return an app; `None` if it is not in service, or has no accelerators."""

@@ -38,13 +38,12 @@ class SageMakerClusters(Kind[Cluster, None]):
 
     name = "sagemaker-cluster"
     words = _TOPIC
+    service = SERVICE
     operations = (_LIST, _DESCRIBE, GET_PRODUCTS)
 
     def list(self, place: Place) -> Sequence[Cluster]:
         """Return the clusters that have accelerated nodes; empty if there are none. Raises:
         CloudError."""
-        if not place.api.is_offered(place.target, SERVICE):
-            return []
         names: list[str] = []
         for page in place.pages(_LIST, MaxResults=_PAGE):
             names += [record["ClusterName"] for record in page["ClusterSummaries"]]

@@ -45,13 +45,11 @@ class SageMakerNotebooks(Kind[Notebook, None]):
 
     name = "sagemaker-notebook"
     words = _TOPIC
+    service = SERVICE
     operations = (_LIST, _DESCRIBE_SCRIPTS, LIST_TAGS, GET_PRODUCTS)
 
     def list(self, place: Place) -> Sequence[Notebook]:
-        """Return the notebook instances; empty if there are none, or the Region lacks the service.
-        Raises: CloudError."""
-        if not place.api.is_offered(place.target, SERVICE):
-            return []
+        """Return the notebook instances; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Notebook | None:
             """Return a notebook instance; `None` if it has no accelerators."""

@@ -28,13 +28,11 @@ class BatchEnvironments(Keepers):
 
     name = "batch-environment"
     words = _TOPIC
+    service = "batch"
     operations = (_DESCRIBE, SPOT_PRICES)
 
     def list(self, place: Place) -> Sequence[Keeper]:
-        """Return the environments; empty if there are none, or the Region lacks the service.
-        Raises: CloudError."""
-        if not place.api.is_offered(place.target, "batch"):
-            return []
+        """Return the environments; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Keeper | None:
             """Return an environment that keeps accelerated instances."""

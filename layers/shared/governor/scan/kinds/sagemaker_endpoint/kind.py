@@ -14,7 +14,7 @@ from governor.scan.kinds.sagemaker.price_list import (
     HOSTING,
     usd_per_hour,
 )
-from governor.scan.kinds.sagemaker.reading import LIST_TAGS
+from governor.scan.kinds.sagemaker.reading import LIST_TAGS, SERVICE
 from governor.scan.kinds.sagemaker_endpoint.judge import judge_endpoint
 from governor.scan.kinds.sagemaker_endpoint.list import (
     DESCRIBE,
@@ -35,6 +35,7 @@ class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
 
     name = "sagemaker-endpoint"
     words = TOPIC
+    service = SERVICE
     operations = (
         LIST,
         DESCRIBE,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from governor.core.units import as_utc, printable
 from governor.scan.kind import Place
 from governor.scan.kinds.sagemaker.hardware import hardware, is_accelerated
-from governor.scan.kinds.sagemaker.reading import SERVICE, described, tags_of
+from governor.scan.kinds.sagemaker.reading import described, tags_of
 from governor.scan.model import Resource
 
 TOPIC = "SageMaker endpoints"
@@ -57,8 +57,6 @@ def list_endpoints(place: Place) -> Sequence[Endpoint]:
     """Return the endpoints in service that have instances with accelerators; empty if there are
     none. Left out are serverless endpoints, and those scaled to zero: both cost nothing while
     nobody calls them. Raises: CloudError if they cannot be listed."""
-    if not place.api.is_offered(place.target, SERVICE):
-        return []
     names: list[str] = []
     for page in place.pages(LIST, StatusEquals="InService", MaxResults=_PAGE):
         names += [record["EndpointName"] for record in page["Endpoints"]]
