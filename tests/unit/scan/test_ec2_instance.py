@@ -221,8 +221,9 @@ def test_odd_names_stay_on_one_line(name: str) -> None:
 # Who runs it, and what ends the waste.
 
 
-def test_an_idle_eks_node_has_its_node_group_and_the_command_for_its_minimum() -> None:
-    """It is never stopped by its own row."""
+def test_an_idle_eks_node_has_its_node_group_and_a_command_that_shows_it() -> None:
+    """It is never stopped by its own row. A minimum of zero would end nothing, and a desired size
+    of zero would end nodes that work."""
     world = World()
     insights(world, *[0.0] * 8)
     row = world.row(instance(tags=EKS))
@@ -230,8 +231,8 @@ def test_an_idle_eks_node_has_its_node_group_and_the_command_for_its_minimum() -
     assert "Amazon EKS" == row.resource.manager
     assert "Amazon EKS runs it (EKS node group gpu nodes of prod)." in row.judgment.evidence
     assert (
-        "aws eks update-nodegroup-config --region us-east-1 --cluster-name prod "
-        "--nodegroup-name 'gpu nodes' --scaling-config minSize=0" == row.command
+        "aws eks describe-nodegroup --region us-east-1 --cluster-name prod "
+        "--nodegroup-name 'gpu nodes'" == row.command
     )
 
 

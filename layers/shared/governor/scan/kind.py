@@ -192,3 +192,8 @@ class Kind(ABC, Generic[Listed, Measured]):
         """Return the rows of a place with what is asked for only few of them, such as who created
         the most expensive ones. A kind need not have any."""
         return rows
+
+    def beside_others(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows of all kinds of a place, once they are known, with what this kind can
+        only say by the rows of others. Nothing is read. By default nothing changes."""
+        return rows

@@ -54,6 +54,8 @@ def scan_place(place: Place, kinds: Sequence[Kind[Any, Any]]) -> PlaceReport:
             _log.info("%s in %s cannot be read", kind.words, place.target, exc_info=True)
             why = f"AWS's answer has another form than documented ({error!r})"
             unread.append(Unread(str(place.target), kind.words, "", printable(why)))
+    for kind in kinds:
+        rows = list(kind.beside_others(rows))
     return PlaceReport(
         rows=tuple(rows),
         unread=(*unread, *place.unread),

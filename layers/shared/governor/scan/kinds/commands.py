@@ -31,6 +31,14 @@ def aws_command(target: Target, service: str, operation: str, **options: str) ->
     return join(parts)
 
 
+def describe_node_group(target: Target, cluster: str, node_group: str) -> str:
+    """Return the command that shows a managed node group of EKS with its sizes. Return an empty
+    text for a name that the AWS CLI would load, as `aws_command` does."""
+    return aws_command(
+        target, "eks", "describe-nodegroup", cluster_name=cluster, nodegroup_name=node_group
+    )
+
+
 def in_order(*commands: str) -> str:
     """Return the commands as one line for a shell, which runs each only if the one before it did
     its work. Return an empty text if any of them is empty."""

@@ -11,7 +11,7 @@ from governor.core.units import capitalized, full_stop, printable, span
 from governor.money.rules.cost import PREPAID
 from governor.policy.model.policy import Policy
 from governor.policy.model.profiles import Part
-from governor.scan.kinds.commands import aws_command
+from governor.scan.kinds.commands import aws_command, describe_node_group
 from governor.scan.kinds.ec2_instance import rules
 from governor.scan.kinds.ec2_instance.model import Beside, Host, Measured, Reading
 from governor.scan.model import Finding, Judgment, Strength
@@ -153,7 +153,7 @@ def command_for(host: Host, judgment: Judgment, *, can_stop: bool) -> str:
     nothing is. Nothing is ever stopped on weak evidence. Return an empty text if there is none."""
     if judgment.finding is Finding.IDLE and judgment.strength is Strength.STRONG:
         if host.known_manager is not None:
-            return _shrink_command(host, host.known_manager)
+            return _command_for_its_service(host, host.known_manager)
         if not can_stop:
             return ""
         return aws_command(host.target, "ec2", "stop-instances", instance_ids=host.resource_id)
@@ -168,20 +168,17 @@ def command_for(host: Host, judgment: Judgment, *, can_stop: bool) -> str:
     return ""
 
 
-def _shrink_command(host: Host, manager: Manager) -> str:
-    """Return the command that lets the service shrink to nothing; empty if none is known."""
+def _command_for_its_service(host: Host, manager: Manager) -> str:
+    """Return the command that lets the service shrink to nothing; empty if none is known.
+
+    A node group of EKS is only shown: a minimum size of zero ends nothing, and a desired size of
+    zero also ends nodes that work. If all of them are idle, the group's kind has the command.
+    """
     home = home_of(host.instance, manager)
     if not home.name:
         return ""
     if home.kind is HomeKind.NODE_GROUP and home.cluster:
-        return aws_command(
-            host.target,
-            "eks",
-            "update-nodegroup-config",
-            cluster_name=home.cluster,
-            nodegroup_name=home.name,
-            scaling_config="minSize=0",
-        )
+        return describe_node_group(host.target, home.cluster, home.name)
     if home.kind is HomeKind.BATCH:
         return aws_command(
             host.target,
