@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from botocore.client import BaseClient
 from botocore.endpoint import Endpoint
+from botocore.exceptions import HTTPClientError
 
 OWN = "123456789012"
 """The account of the caller."""
@@ -32,6 +33,8 @@ class Asked:
     operation: str
     """As IAM names it, such as `ec2:DescribeRegions`."""
     parameters: Mapping[str, Any]
+    read_timeout_seconds: float = 0
+    """How long its client waits for the answer."""
 
 
 class Refused(Exception):
@@ -77,7 +80,9 @@ class CloudTwin:
             key = client._request_signer._credentials.get_frozen_credentials().access_key
             account = key if key.isdigit() else OWN
             operation = f"{client.meta.service_model.service_name}:{name}"
-            asked = Asked(account, client.meta.region_name, operation, parameters)
+            timeout_seconds = client.meta.config.read_timeout
+            region = client.meta.region_name
+            asked = Asked(account, region, operation, parameters, timeout_seconds)
             at_hand.asked = asked
             return original(client, name, parameters)
 
@@ -92,8 +97,11 @@ class CloudTwin:
                 return SimpleNamespace(status_code=refused.status, headers={}), refused.answer
 
         def response(endpoint: Any, _: Any, model: Any, __: Any) -> Any:
-            """Take the place of one try of the HTTP call."""
-            return request(endpoint, model, None), None
+            """Take the place of one try of the HTTP call. A connection that fails is no answer."""
+            try:
+                return request(endpoint, model, None), None
+            except HTTPClientError as error:
+                return None, error
 
         def make_request(endpoint: Any, model: Any, request_dict: Any) -> Any:
             """Make the HTTP call, with botocore's own tries if they are asked for."""

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from governor.scan.registry import KINDS
 from tests.unit.scan.cloud_twin import Asked, CloudTwin, Refused
@@ -51,6 +52,7 @@ def sleeps(cloud: CloudTwin, monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     clock = Sleeps()
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=clock.sleep))
     monkeypatch.setattr("governor.aws.patience.monotonic", clock.monotonic)
+    monkeypatch.setattr("governor.aws.read_only.monotonic", clock.monotonic)
     # The longest waits, so that no chance decides.
     longest = "botocore.retries.standard.ExponentialBackoff.delay_amount"
     monkeypatch.setattr(longest, lambda _, context: 2 ** (context.attempt_number - 1))
@@ -125,6 +127,48 @@ def test_services_that_do_not_answer_are_given_up_too(
     ended = run(KINDS, "--json", "--region", REGION)
     assert 4 == ended.status
     assert sleeps.seconds <= 30
+
+
+def hanging(cloud: CloudTwin, sleeps: Sleeps, *services: str) -> None:
+    """Let every call of these services, or of all if none is named, wait for its timeout."""
+
+    def answer(asked: Asked) -> Any:
+        """Wait for an answer that does not come."""
+        if asked.operation in _UNTHROTTLED:
+            return usual(asked)
+        if services and asked.operation.partition(":")[0] not in services:
+            return usual(asked)
+        sleeps.sleep(asked.read_timeout_seconds)
+        raise ReadTimeoutError(endpoint_url=asked.region)
+
+    usual = cloud._usual
+    cloud._usual = answer  # type: ignore[method-assign]
+
+
+def test_a_region_whose_services_hang_is_given_up_in_half_a_minute(
+    cloud: CloudTwin, run: Run, sleeps: Sleeps
+) -> None:
+    """The time counts from when a call is sent. Once it is spent, no other service is called, and
+    the report says so of each."""
+    hanging(cloud, sleeps)
+    ended = run(KINDS, "--json", "--region", REGION)
+    report = json.loads(ended.out)
+    assert 4 == ended.status
+    assert sleeps.seconds <= 25
+    reason_by_operation = {line["operation"]: line["reason"] for line in report["not_read"]}
+    assert "did not answer" in reason_by_operation["ec2:DescribeInstances"]
+    assert "was not called" in reason_by_operation["bedrock:ListProvisionedModelThroughputs"]
+
+
+def test_one_service_that_hangs_costs_only_its_own_rows(
+    cloud: CloudTwin, run: Run, sleeps: Sleeps
+) -> None:
+    """It is given up after 10 seconds, and every other one is read."""
+    hanging(cloud, sleeps, "sagemaker")
+    ended = run(KINDS, "--json", "--region", REGION)
+    not_read = json.loads(ended.out)["not_read"]
+    assert {"sagemaker"} == {line["operation"].partition(":")[0] for line in not_read}
+    assert sleeps.seconds <= 12
 
 
 @dataclass

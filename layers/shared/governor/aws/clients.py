@@ -50,9 +50,11 @@ _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
 """The most requests at a time that are about one instance each."""
 _IMPATIENT_ATTEMPTS = 2
-_TIMEOUT_SECONDS = (5, 20)
-"""Seconds to connect, and to read."""
-_SHORT_TIMEOUT_SECONDS = (1, 3)
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 20
+"""How long a call waits for its answer."""
+_SHORT_CONNECT_SECONDS = 1
+_SHORT_READ_SECONDS = 3
 _SERVICES = {"states": "stepfunctions"}
 """botocore's name of a service, where the prefix of its operations differs."""
 
@@ -84,6 +86,9 @@ class Clients:
 
     `region` is that of calls without a target; `None` leaves it to botocore's own settings.
     """
+
+    _read_timeout_seconds = _READ_SECONDS
+    """How long a patient call waits for its answer."""
 
     def __init__(self, region: str | None = None, session_policy: str | None = None) -> None:
         """Make no client yet. Without `region` botocore's own settings name the Region of calls
@@ -130,7 +135,11 @@ class Clients:
                 # checks them, too.
                 checked = service != "cloudwatch"
                 config = _config(
-                    repeat=repeat, patient=patient, polite=target is not None, checked=checked
+                    repeat=repeat,
+                    patient=patient,
+                    polite=target is not None,
+                    checked=checked,
+                    read_timeout_seconds=self._read_timeout_seconds,
                 )
                 create = self._session(role).create_client
                 self._clients[key] = create(service, region_name=region, config=config)
@@ -200,7 +209,8 @@ class Clients:
         """Return a new client of STS, with the function's own credentials and in its own Region.
         Call it only with the lock held."""
         own = self._session(_OWN)
-        return own.create_client("sts", region_name=self._region, config=_config(repeat=True))
+        config = _config(repeat=True, read_timeout_seconds=self._read_timeout_seconds)
+        return own.create_client("sts", region_name=self._region, config=config)
 
     def _assumed(self, role_arn: str, episode_and_person: tuple[str, str] | None) -> Any:
         """Return credentials of a role; after `only_read_members` they can look at EC2 alone. STS
@@ -433,18 +443,25 @@ def _read_each(
 
 
 def _config(
-    *, repeat: bool, patient: bool = True, polite: bool = False, checked: bool = True
+    *,
+    repeat: bool,
+    patient: bool = True,
+    polite: bool = False,
+    checked: bool = True,
+    read_timeout_seconds: int = _READ_SECONDS,
 ) -> Config:
     """Return the settings of a client: with `repeat` it retries, without `patient` it gives up
     within seconds. With `polite` it sends less once it was throttled, because others share the
     rates of its account; only a patient client that repeats does. With `checked` botocore checks
-    the parameters of each call."""
+    the parameters of each call. `read_timeout_seconds` is how long a patient client waits for an
+    answer."""
     attempts = 1
     if repeat:
         attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
     is_adaptive = polite and repeat and patient
     mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
-    connect_seconds, read_seconds = _TIMEOUT_SECONDS if patient else _SHORT_TIMEOUT_SECONDS
+    connect_seconds = _CONNECT_SECONDS if patient else _SHORT_CONNECT_SECONDS
+    read_seconds = read_timeout_seconds if patient else _SHORT_READ_SECONDS
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts},
         connect_timeout=connect_seconds,

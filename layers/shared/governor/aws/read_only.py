@@ -10,19 +10,26 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
+from time import monotonic
 from typing import Any
 
 import botocore.session
 
 from governor.aws.call_errors import is_throttled
 from governor.aws.clients import Adapter, Clients, at_once
-from governor.aws.patience import Patience, ServiceOfRegion
+from governor.aws.patience import (
+    NO_ANSWER,
+    SERVICE_SECONDS,
+    THROTTLED,
+    Patience,
+    ServiceOfRegion,
+)
 from governor.core.errors import CloudError, SafetyError, Throttled, Unavailable
 from governor.core.instance import Target
 from governor.core.regions import partition_of
 
-_THROTTLED = "the service throttled every call"
-_NO_ANSWER = "the service did not answer"
+_SENT_AT = "governor_sent_at"
+"""The time at which a try was sent, in the context that botocore keeps of a call."""
 
 
 class ReadOnlyClients(Clients):
@@ -30,6 +37,8 @@ class ReadOnlyClients(Clients):
 
     Operations are named as IAM names them, such as `ec2:DescribeInstances`.
     """
+
+    _read_timeout_seconds = SERVICE_SECONDS
 
     def __init__(
         self,
@@ -93,6 +102,7 @@ class ReadOnlyClients(Clients):
         session.register_component("data_loader", self._data_loader(session))
         patience = Patience()
         session.register("before-parameter-build", partial(self._check, patience))
+        session.register("request-created", _note_sending)
         session.register("needs-retry", partial(self._note_try, patience))
         return session
 
@@ -140,12 +150,13 @@ class ReadOnlyClients(Clients):
         further try is made then."""
         name = f"{operation.service_model.service_name}:{operation.name}"
         self._end_if_interrupted(name)
-        service = _service_of(operation, request_dict["context"])
+        context = request_dict["context"]
+        service = _service_of(operation, context)
         problem = _problem_of(response)
         if not problem:
             patience.note_answer(service)
             return
-        patience.note_failure(service, problem)
+        patience.note_failure(service, problem, context[_SENT_AT])
         _end_if_given_up(patience, service, name)
 
     def _end_if_interrupted(self, operation: str) -> None:
@@ -158,6 +169,12 @@ class ReadOnlyClients(Clients):
             )
 
 
+def _note_sending(request: Any, **_: Any) -> None:
+    """Note the time of a try that is about to be sent. The request is signed already: the time in
+    which a role is assumed is not that of the service."""
+    request.context[_SENT_AT] = monotonic()
+
+
 def _service_of(model: Any, context: Mapping[str, Any]) -> ServiceOfRegion:
     """Return the service and the Region of a call."""
     return ServiceOfRegion(context.get("client_region") or "", model.service_model.service_name)
@@ -167,22 +184,31 @@ def _problem_of(response: Any) -> str:
     """Return why a try has to be repeated; empty if AWS answered, be it a refusal. `response` is
     `None` if nothing came."""
     if response is None:
-        return _NO_ANSWER
+        return NO_ANSWER
     http, document = response
     code = str(document.get("Error", {}).get("Code", "")) if http.status_code >= 300 else ""
     if is_throttled(code):
-        return _THROTTLED
-    return _NO_ANSWER if http.status_code >= 500 else ""
+        return THROTTLED
+    return NO_ANSWER if http.status_code >= 500 else ""
 
 
 def _end_if_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
-    """Do nothing if the service is not given up. Raises: Throttled or Unavailable."""
+    """Do nothing if neither the service nor its Region is given up. Raises: Throttled or
+    Unavailable."""
     problem = patience.given_up(service)
     if not problem:
+        _end_if_region_given_up(patience, service, operation)
         return
     words = f"{problem}, and was given up in this Region after some seconds"
-    kind = Throttled if problem == _THROTTLED else Unavailable
+    kind = Throttled if problem == THROTTLED else Unavailable
     raise kind(f"{operation}: {service.service} {words}", operation=operation, words=words)
+
+
+def _end_if_region_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
+    """Do nothing if the Region is not given up. Raises: Unavailable."""
+    if patience.is_region_given_up(service.region):
+        words = "the service was not called, because others in this Region did not answer"
+        raise Unavailable(f"{operation}: {words}", operation=operation, words=words)
 
 
 class AwsReadApi(Adapter):
