@@ -397,3 +397,39 @@ def test_devices_of_a_dimension_of_our_own_are_told_apart() -> None:
 
     reading = ReadHealth(metrics)(TARGET, [request], NOW)[own_id]
     assert [(FindingKind.HOT, ("b",))] == [(one.kind, one.gpus) for one in reading.findings]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "lost"),
+    [
+        (("0", "1"), "slot-1"),
+        # This `index` means something else: it distinguishes no devices.
+        (("0", "0"), "1"),
+    ],
+)
+def test_hardware_figures_have_the_device_of_their_index(
+    indexes: tuple[str, str], lost: str
+) -> None:
+    """`agent/` publishes them without the policy's own dimension. They are of one GPU each, under
+    the name by which its other figures are known, if a series has both."""
+    metrics = MemoryMetrics()
+    own_id = "i-00000000000000001"
+    for slot, index in enumerate(indexes):
+        dimensions = {"InstanceId": own_id, "Slot": f"slot-{slot}", "index": index}
+        metrics.publish("heat", dimensions, [99.0] * BINS)
+        metrics.publish("ours", dimensions, [0.0] * BINS)
+        hardware = {"InstanceId": own_id, "index": str(slot)}
+        metrics.publish("GPULost", hardware, [float(slot)] * BINS)
+    policy = parse_policy(
+        "metrics: {profile: custom, namespace: Ours, utilization: ours, temperature: heat, "
+        "device_dimension: Slot}"
+    )
+    instance = make_instance(instance_id=own_id, instance_type="g5.12xlarge")
+    request = HealthRequest(instance, policy.base().policy)
+
+    reading = ReadHealth(metrics)(TARGET, [request], NOW)[own_id]
+    assert [
+        (FindingKind.LOST, (lost,)),
+        (FindingKind.HOT, ("slot-0",)),
+        (FindingKind.HOT, ("slot-1",)),
+    ] == [(finding.kind, finding.gpus) for finding in reading.findings]

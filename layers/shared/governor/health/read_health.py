@@ -201,6 +201,8 @@ class _InstanceReads:
     agent: _DimensionSets
     hardware: _DimensionSets
     reading: HealthReading
+    own_label_by_index: Mapping[str, str] = field(default_factory=dict)
+    """The names of GPUs by the policy's own dimension, as far as their indexes are known."""
     figures: dict[str, dict[str, Series]] = field(default_factory=lambda: defaultdict(dict))
     """Series by the name of the figure, then by GPU."""
 
@@ -252,7 +254,7 @@ class _InstanceReads:
             return
         sets = self.sets(_XIDS)
         for dimensions in sets.later or sets.first:
-            if not sets.later and self._label_of(dimensions) not in suspects:
+            if not sets.later and self._label_of(_XIDS, dimensions) not in suspects:
                 continue
             for number, figure in _BY_XID.items():
                 xid_dimensions = (*dimensions, ("Xid", str(number)))
@@ -283,12 +285,18 @@ class _InstanceReads:
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
         series_by_label = self.figures[figure.name]
-        label = self._label_of(dimensions)
+        label = self._label_of(figure, dimensions)
         series_by_label[label] = evidence.merged(series_by_label.get(label), series)
 
-    def _label_of(self, dimensions: Dimensions) -> str:
-        """Return the label of the GPU that these dimensions are about; `all` for an aggregate."""
-        return evidence.gpu_label(dimensions, self.request.policy.metrics.device_dimension)
+    def _label_of(self, figure: _Figure, dimensions: Dimensions) -> str:
+        """Return the label of the GPU that these dimensions are about; `all` for an aggregate.
+
+        Hardware figures never have the dimension by which the policy tells devices apart.
+        """
+        if not figure.is_hardware:
+            return evidence.gpu_label(dimensions, self.request.policy.metrics.device_dimension)
+        label = evidence.gpu_label(dimensions)
+        return self.own_label_by_index.get(label, label)
 
     def finished(self, window: Window) -> HealthReading:
         """Add the findings to the reading, and return it. Call it after all series were noted."""
@@ -396,6 +404,26 @@ def _planned_reads(
         own_dimension = request.policy.metrics.device_dimension
         agent_sets = _DimensionSets.of(agent.get(instance_id, ()), own_dimension)
         hardware_sets = _DimensionSets.of(hardware.get(instance_id, ()))
+        own_labels = _own_label_by_index(agent_sets, own_dimension)
         reading = HealthReading(request.instance)
-        instances.append(_InstanceReads(request, agent_sets, hardware_sets, reading))
+        instances.append(_InstanceReads(request, agent_sets, hardware_sets, reading, own_labels))
     return instances
+
+
+def _own_label_by_index(sets: _DimensionSets, own_dimension: str) -> Mapping[str, str]:
+    """Return the names of GPUs by the policy's own dimension, by the index in the same series.
+
+    Return an empty mapping if the policy names no dimension, or two GPUs have the same index: it
+    means something else then.
+    """
+    labels: dict[str, str] = {}
+    if not own_dimension:
+        return labels
+    for dimensions in (*sets.first, *sets.later):
+        label = evidence.gpu_label(dimensions, own_dimension)
+        index = evidence.gpu_label(dimensions)
+        if "all" in (label, index):
+            continue
+        if labels.setdefault(index, label) != label:
+            return {}
+    return labels
