@@ -145,6 +145,17 @@ def test_the_table_is_eighty_columns_wide(size: int) -> None:
     assert len(text.splitlines()) < 110
 
 
+@pytest.mark.parametrize("finding", Finding)
+def test_every_finding_fits_into_the_table(finding: Finding) -> None:
+    """The longest one, too: every column begins in the same place."""
+    judgment = Judgment(finding, Strength.STRONG, "")
+    lines = report_text(report([row(1, judgment, "12345.678", name="x" * 99)])).splitlines()
+    heading = next(line for line in lines if "USD A MONTH" in line)
+    (shown,) = (line for line in lines if "…" in line and f"  {finding}  " in line)
+    assert cell_len(shown) <= 80
+    assert heading.index("PROOF") == shown.index("strong")
+
+
 def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> None:
     """A reader of one line knows enough."""
     whole = report(
