@@ -127,6 +127,9 @@ def test_custom_may_name_the_dimension_that_tells_devices_apart() -> None:
     assert "Slot" == with_override(f"{{{OURS}, device_dimension: Slot}}").device_dimension
     back = with_override("{profile: neuron}", base=f"{{{OURS}, device_dimension: Slot}}")
     assert "" == back.device_dimension
+    for allowed in ("x" * 255, "Slot of a host", "a:b"):
+        names = metrics_of(f'metrics: {{{OURS}, device_dimension: "{allowed}"}}')
+        assert allowed == names.device_dimension
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,11 @@ def test_custom_may_name_the_dimension_that_tells_devices_apart() -> None:
         ("profile: dcgm, device_dimension: Slot", "only metrics.profile: custom"),
         (f"{OURS}, device_dimension: InstanceId", "names the instance"),
         (f"{OURS}, device_dimension: 3", "text"),
+        (f'{OURS}, device_dimension: " "', "1 to 255 ASCII characters"),
+        (f'{OURS}, device_dimension: ":x"', "1 to 255 ASCII characters"),
+        (f'{OURS}, device_dimension: "Fläche"', "1 to 255 ASCII characters"),
+        (f'{OURS}, device_dimension: "a\\tb"', "1 to 255 ASCII characters"),
+        (f"{OURS}, device_dimension: {'x' * 256}", "1 to 255 ASCII characters"),
     ],
 )
 def test_a_dimension_that_tells_no_devices_apart_is_refused(metrics: str, reason: str) -> None:

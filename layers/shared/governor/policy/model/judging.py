@@ -178,6 +178,12 @@ class Metrics(Section):
         give, and for a dimension that tells no devices apart; otherwise nothing."""
         if self.device_dimension == _OF_AN_INSTANCE:
             yield ("device_dimension",), "names the instance, and not one of its devices"
+        if self.device_dimension and not _is_dimension(self.device_dimension):
+            yield (
+                ("device_dimension",),
+                "must be a dimension's name in CloudWatch: 1 to 255 ASCII characters, not all "
+                "blank, none a control character, the first one no colon",
+            )
         if self.profile is not ProfileName.CUSTOM:
             if self.device_dimension:
                 yield (
@@ -191,6 +197,15 @@ class Metrics(Section):
 
 
 _OF_AN_INSTANCE = "InstanceId"
+_LONGEST_DIMENSION = 255
+
+
+def _is_dimension(text: str) -> bool:
+    """Return whether CloudWatch accepts the text as the name of a dimension."""
+    is_plain = text.isascii() and text.isprintable() and len(text) <= _LONGEST_DIMENSION
+    return is_plain and bool(text.strip()) and not text.startswith(":")
+
+
 _NAMES_OF_PROFILES = (
     "device_dimension",
     "namespace",
