@@ -18,7 +18,7 @@ from cli.errors import CommandError
 from cli.progress import Progress
 from cli.scan.interruption import Outcome, leave_if_stuck, until_interrupted
 from cli.scan.outputs import print_report, write_files
-from cli.scan.places import check_regions, places_of
+from cli.scan.places import check_regions, check_units, places_of
 from cli.scan.reading import scan_places
 from governor.aws.read_only import ReadOnlyClients
 from governor.core.regions import partition_of
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Without a handler Python prints warnings, with their tracebacks: the report has a line each.
     logging.getLogger().addHandler(logging.NullHandler())
     check_regions(arguments.region or ())
+    check_units(arguments.units or ())
     if arguments.role is not None and not is_role_name(arguments.role):
         _refuse(
             f"--role: {arguments.role!r} is no name of a role: IAM takes letters, digits, _+=,.@-"

@@ -5,6 +5,7 @@ An account, unit or Region that cannot be reached stops no other: it is reported
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from governor.aws.read_only import AwsReadApi, ReadOnlyClients
 from governor.core.errors import AccessDenied, CloudError, Throttled
 from governor.core.instance import Target
 from governor.core.regions import is_region, partition_of
+from governor.policy.model.names import UNIT
 from governor.scan.model import Unread
 from governor.scan.unread import unread_of
 
@@ -38,6 +40,14 @@ def check_regions(regions: Sequence[str]) -> None:
             raise CommandError(f"{region!r} is no Region: write it as us-east-1")
 
 
+def check_units(units: Sequence[str]) -> None:
+    """Raises: CommandError for an ID that no organizational unit or root can have."""
+    shape, hint = UNIT
+    for unit in units:
+        if re.fullmatch(shape, unit) is None:
+            raise CommandError(f"--units: {unit!r}: {hint}")
+
+
 def places_of(
     clients: ReadOnlyClients,
     region: str,
@@ -48,8 +58,8 @@ def places_of(
     """Return the Regions named, or else all that are enabled, of the caller's account or, with a
     role, of all accounts of the units. `region` is the caller's own.
 
-    Raises: CommandError if the credentials cannot be used, or no unit can be read: there is nothing
-    to scan then.
+    Raises: CommandError if the credentials cannot be used, or no account of the units is known:
+    there is nothing to scan then.
     """
     own = _own_account(clients, region)
     if role_name is None:
@@ -81,7 +91,7 @@ def _accounts_of_units(
     clients: ReadOnlyClients, own: Target, role_name: str, units: Sequence[str]
 ) -> tuple[list[Target], list[Unread]]:
     """Return the active accounts of the units, each once, and a line for each unit that cannot be
-    read. Raises: CommandError if none can."""
+    read. Raises: CommandError if there is no account."""
     account_ids: set[str] = set()
     unread: list[Unread] = []
     for unit in dict.fromkeys(units):
@@ -92,6 +102,9 @@ def _accounts_of_units(
     if not account_ids and unread:
         refusals = "; ".join(f"{line.place}: {line.operation}: {line.reason}" for line in unread)
         raise CommandError(f"no account of the units can be listed: {refusals}")
+    if not account_ids:
+        names = ", ".join(units)
+        raise CommandError(f"no active account is in {names}: check the IDs; nothing was scanned")
     accounts = [_in_account(own, account_id, role_name) for account_id in sorted(account_ids)]
     return accounts, unread
 

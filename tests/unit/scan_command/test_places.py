@@ -302,12 +302,21 @@ def test_a_unit_that_does_not_exist_stops_no_other(cloud: CloudTwin, run: Run) -
     assert "ou-none-00000000 is not there" in alone.err
 
 
-def test_a_unit_without_accounts_is_an_empty_report(cloud: CloudTwin, run: Run) -> None:
-    """Nothing is missing."""
+def test_units_without_any_account_are_refused(cloud: CloudTwin, run: Run) -> None:
+    """A scan of nothing is no good news for a pipeline."""
     cloud.accounts_by_unit[UNIT] = ()
     ended = run((CallingKind(),), *ORGANIZATION)
-    assert 0 == ended.status
-    assert "No accelerators were found in 0 accounts and 0 Regions" in ended.out
+    assert (1, "") == (ended.status, ended.out)
+    assert f"no active account is in {UNIT}" in ended.err
+
+
+@pytest.mark.parametrize("name", ["bogus", "r-", "ou-ab12", "OU-ab12-11111111", "123456789012"])
+def test_a_name_that_no_unit_can_have_is_refused(cloud: CloudTwin, run: Run, name: str) -> None:
+    """Before anything is called; the message says how it is written."""
+    ended = run((CallingKind(),), "--role", "Audit", "--units", UNIT, name)
+    assert (1, "") == (ended.status, ended.out)
+    assert f"--units: {name!r}: no unit is named so: write its ID, as ou-abcd-11111111" in ended.err
+    assert [] == cloud.calls
 
 
 def test_a_caller_without_any_right_gets_a_report_of_what_is_missing(
