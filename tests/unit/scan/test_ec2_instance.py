@@ -540,6 +540,17 @@ def test_an_instance_whose_record_cannot_be_read_costs_only_its_own_row() -> Non
     assert "i-0fffffffffffffff0: no InstanceType" in line.reason
 
 
+def test_a_record_without_an_id_is_reported_by_its_reason_alone() -> None:
+    """As when a proxy answers a page of its own."""
+    world = World()
+    world.ec2.odd = {"": "ec2:DescribeInstances gave a record that cannot be read"}
+    (line,) = world.report().unread
+    assert (
+        "records that cannot be read are left out: "
+        "ec2:DescribeInstances gave a record that cannot be read"
+    ) == line.reason
+
+
 def test_a_refused_list_of_instances_is_a_line() -> None:
     """The other kinds of the place go on."""
     error = AccessDenied("x", operation="ec2:DescribeInstances", words="no right")

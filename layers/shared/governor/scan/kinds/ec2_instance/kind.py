@@ -54,7 +54,7 @@ class Ec2Instances(Kind[Host, Measured]):
         odd: dict[str, str] = {}
         instances = place.instances.list_accelerated(place.target, odd)
         if odd:
-            why = "; ".join(f"{instance_id}: {reason}" for instance_id, reason in odd.items())
+            why = "; ".join(_in_words(instance_id, reason) for instance_id, reason in odd.items())
             text = f"records that cannot be read are left out: {clip(why, _LONGEST_REASON)}"
             place.could_not_read(self.words, CloudError(text, operation=_LIST, words=text))
         return [_host(place, instance) for instance in instances]
@@ -132,6 +132,11 @@ def _idle_since(measured: Measured) -> UtcDatetime | None:
     if measured.beside is not None:
         return measured.beside.window.start
     return None
+
+
+def _in_words(instance_id: str, reason: str) -> str:
+    """Return why a record cannot be read; `instance_id` is empty if it has none."""
+    return f"{instance_id}: {reason}" if instance_id else reason
 
 
 def _host(place: Place, instance: Instance) -> Host:
