@@ -10,7 +10,7 @@ from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.integration.stage import Stage
 
-KEEP, MORE = "Keep until", "Keep longer, never ask again, every GPU, the numbers"
+KEEP, MORE = "Keep until", "Keep longer, never ask again, or see every GPU and the numbers"
 MORNING = re.compile(r" \w{3} 09:00 \(\$[\d.]+\)")
 """The next working day, and what the instance costs until then."""
 

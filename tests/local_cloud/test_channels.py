@@ -157,7 +157,7 @@ def test_wrong_credentials_are_refused_and_say_so(receivers: Receivers) -> None:
     """Each by what its service says."""
     https, clock = Https(), NowClock()
     wrong: list[tuple[Channel, str]] = [
-        (slack_app(receivers, token="xoxb-other"), "invalid_auth: store the present bot token"),
+        (slack_app(receivers, token="xoxb-other"), "invalid_auth: store the current bot token"),
         (slack_app(receivers, channel="C0OTHER"), "channel_not_found: invite the app"),
         (
             SlackWebhookChannel(f"{receivers.url}/services/T/B/other", https, clock),

@@ -54,11 +54,15 @@ def commands_in(line: str) -> list[str]:
     commands: list[str] = []
     for part in line.split(" && "):
         commands += _SUBSTITUTION.findall(part)
-        commands.append(_SUBSTITUTION.sub("x", part))
+        rest = _SUBSTITUTION.sub("x", part).replace('$(echo "$ids")', "x")
+        if rest not in _CHECKS:
+            commands.append(rest)
     return commands
 
 
 _SUBSTITUTION = re.compile(r"\$\((aws [^()]*)\)")
+_CHECKS = ("ids=x", 'test -n "$ids"', 'test "x" = stopped')
+"""Parts in which a shell keeps an answer, or looks at it, and calls nothing by itself."""
 _OPTIONS_OF_ALL = ("--region", "--query", "--output")
 
 

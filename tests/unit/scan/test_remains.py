@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -118,6 +118,8 @@ def test_the_commands_save_the_volumes_before_they_end_the_cost() -> None:
         f"aws ec2 create-snapshots {region} --instance-specification InstanceId=i-1 --description "
         "'before termination' --query 'Snapshots[].SnapshotId' --output text",
         f"aws ec2 wait snapshot-completed {region} --snapshot-ids x",
+        f"aws ec2 describe-instances {region} --instance-ids i-1 "
+        "--query 'Reservations[].Instances[].State.Name' --output text",
         f"aws ec2 terminate-instances {region} --instance-ids i-1",
         f"aws ec2 wait instance-terminated {region} --instance-ids i-1",
         f"aws ec2 delete-volume {region} --volume-id vol-2",
@@ -125,23 +127,48 @@ def test_the_commands_save_the_volumes_before_they_end_the_cost() -> None:
     ] == commands_in(row.command)
 
 
-@pytest.mark.parametrize("failing", ["create-snapshot", "wait"])
-def test_nothing_is_deleted_without_a_complete_snapshot(failing: str, tmp_path: Path) -> None:
-    """In a shell, where `aws` is a program that refuses one of its operations."""
-    tag = {"Key": "Purpose", "Value": "GPU-Workload"}
-    row = only_row(UnattachedVolumes(), available(volume(Tags=[tag])))
-    program = tmp_path / "aws"
-    program.write_text(
-        f'#!/bin/sh\necho "$2" >> {tmp_path}/asked\n'
-        f'case "$2" in {failing}) exit 1;; create-snapshot) echo snap-1;; esac\n'
-        'case "$*" in *--snapshot-ids) exit 252;; esac\n'
+def unused_volume() -> Row:
+    """A volume that a tag links with GPU hosts."""
+    return only_row(
+        UnattachedVolumes(),
+        available(volume(Tags=[{"Key": "Purpose", "Value": "GPU-Workload"}])),
     )
+
+
+def unused_instance() -> Row:
+    """A stopped instance, one volume of which outlives it."""
+    return only_row(StoppedInstances(), hosts(stopped()))
+
+
+@pytest.mark.parametrize("unused", [unused_volume, unused_instance])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"create": "exit 1"},
+        {"create": "exit 0"},
+        {"create": "echo snap-1", "wait": "exit 255"},
+        {"create": "echo snap-1", "describe": "echo running", "delete": "exit 254"},
+        {"create": "echo snap-1", "describe": "exit 254", "delete": "exit 254"},
+    ],
+    ids=["refused", "no answer", "not complete in time", "started since", "not shown"],
+)
+def test_nothing_is_deleted_without_a_complete_snapshot(
+    unused: Callable[[], Row], answers: Mapping[str, str], tmp_path: Path
+) -> None:
+    """In a shell, where `aws` is a program. Without ids, the real one waits for other snapshots,
+    and succeeds. EC2 itself deletes no volume that is in use."""
+    program = tmp_path / "aws"
+    cases = "".join(f"{name}-*|{name}) {does};; " for name, does in answers.items())
+    program.write_text(f'#!/bin/sh\necho "$2" >> {tmp_path}/asked\ncase "$2" in {cases}esac\n')
     program.chmod(0o755)
     done = subprocess.run(
-        row.command, shell=True, check=False, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        unused().command, shell=True, check=False, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     )
     assert 0 != done.returncode
-    assert ["create-snapshot", "wait"] == (tmp_path / "asked").read_text().split()
+    asked = (tmp_path / "asked").read_text().split()
+    assert "terminate-instances" not in asked
+    if "delete" not in answers:
+        assert "delete-volume" not in asked
 
 
 @pytest.mark.parametrize(

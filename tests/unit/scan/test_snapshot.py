@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from governor.core.instance import Target
 from governor.fleet.model import STOPPED, UNGOVERNED, FleetPage
 from governor.policy.model.contacts import Ownership
@@ -28,7 +30,7 @@ def everything(account: str, project: str, owner: str) -> bool:
     return True
 
 
-def scanned(target: Target, *rows: Row, hours_ago: int = 1, **changes: object) -> Snapshot:
+def scanned(target: Target, *rows: Row, hours_ago: float = 1, **changes: object) -> Snapshot:
     """A snapshot of a target."""
     unread = changes.get("unread", ())
     return snapshot(target, rows, unread, Ownership(), NOW - timedelta(hours=hours_ago))  # type: ignore[arg-type]
@@ -161,6 +163,15 @@ def test_a_refused_place_shows_its_last_rows_and_since_when_nothing_was_read() -
         "09:00 UTC or later, since then refused: missing right sts:AssumeRole; AWS says: no"
     ) == text
     assert () == found.late
+
+
+@pytest.mark.parametrize(("hours_ago", "has_command"), [(1, True), (49, True), (49.1, False)])
+def test_an_old_row_has_no_command(hours_ago: float, has_command: bool) -> None:
+    """The instance that was idle then may work now."""
+    kept = scanned(HERE, row(0, UNUSED, "1"), hours_ago=hours_ago)
+    assert kept.rows[0].row.command
+    found = ungoverned((kept,), (), (HERE,), NOW, everything)
+    assert [has_command] == [bool(shown.command) for shown in found.report.rows]
 
 
 def test_whoever_may_not_see_the_refusal_sees_that_the_scan_is_late() -> None:

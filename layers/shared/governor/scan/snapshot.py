@@ -127,7 +127,7 @@ def ungoverned(
             if sees_all:
                 unread.append(Unread(str(target), EVERYTHING, "", NOT_SCANNED))
             continue
-        found_here = _rows_seen(kept, sees, fleet_instances)
+        found_here = _rows_seen(kept, sees, fleet_instances, now)
         found += found_here
         if sees_all or found_here:
             places.append(target)
@@ -170,16 +170,22 @@ def _governed_instances(fleet: Iterable[FleetPage]) -> set[_InstanceKey]:
 
 
 def _rows_seen(
-    kept: Snapshot, sees: Sees, fleet_instances: Collection[_InstanceKey]
+    kept: Snapshot, sees: Sees, fleet_instances: Collection[_InstanceKey], now: UtcDatetime
 ) -> list[ScannedRow]:
     """Return the rows of a snapshot that somebody may see, without the instances of the fleet;
-    empty if there are none."""
+    empty if there are none. Those of an old snapshot have no command: what was idle then may work
+    now."""
+    is_old = now - kept.scanned_at > LATE
     rows: list[ScannedRow] = []
     for scanned in kept.rows:
         key = (kept.target, scanned.row.resource.resource_id)
         is_in_fleet = scanned.row.kind in _INSTANCES and key in fleet_instances
-        if not is_in_fleet and sees(kept.account, scanned.project, scanned.owner):
-            rows.append(scanned)
+        if is_in_fleet or not sees(kept.account, scanned.project, scanned.owner):
+            continue
+        shown = scanned
+        if is_old:
+            shown = replace(scanned, row=replace(scanned.row, command=""))
+        rows.append(shown)
     return rows
 
 

@@ -48,11 +48,27 @@ def in_order(*commands: str) -> str:
 
 
 def wait_for_snapshots(target: Target, operation: str, query: str, **options: str) -> str:
-    """Return the command that makes snapshots by an operation of EC2, and waits until they are
-    complete. `query` finds their ids in its answer. It fails if they are not complete within ten
-    minutes. Return an empty text for a value that the AWS CLI would load, as `aws_command` does."""
+    """Return the commands that make snapshots by an operation of EC2, and wait until they are
+    complete. `query` finds their ids in its answer. They fail if no snapshot was made, or if not
+    all are complete within ten minutes. Return an empty text for a value that the AWS CLI would
+    load, as `aws_command` does."""
     make = aws_command(target, "ec2", operation, **options, query=query, output="text")
     if not make:
         return ""
     wait = aws_command(target, "ec2", "wait snapshot-completed")
-    return f"{wait} --snapshot-ids $({make})"
+    # Without ids the AWS CLI would wait for other snapshots, and succeed.
+    return f'ids=$({make}) && test -n "$ids" && {wait} --snapshot-ids $(echo "$ids")'
+
+
+def only_if_stopped(target: Target, instance_id: str) -> str:
+    """Return the command that succeeds only if an instance is stopped now: somebody may have
+    started it since the scan."""
+    show = aws_command(
+        target,
+        "ec2",
+        "describe-instances",
+        instance_ids=instance_id,
+        query="Reservations[].Instances[].State.Name",
+        output="text",
+    )
+    return f'test "$({show})" = stopped'

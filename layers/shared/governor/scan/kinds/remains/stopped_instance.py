@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from governor.core.instance import Volume
 from governor.core.units import UsdPerHour, in_parts, plural
 from governor.scan.kind import Kind, Place
-from governor.scan.kinds.commands import aws_command, in_order, wait_for_snapshots
+from governor.scan.kinds.commands import aws_command, in_order, only_if_stopped, wait_for_snapshots
 from governor.scan.kinds.ec2_types import hardware
 from governor.scan.kinds.remains.rules import judge_stopped
 from governor.scan.kinds.remains.stopped import (
@@ -67,8 +67,9 @@ class StoppedInstances(Kind[Stopped, None]):
         return judge_stopped(resource.since, place.now, rest)
 
     def own_command(self, resource: Stopped, judgment: Judgment) -> str:
-        """Return the commands that save its volumes as snapshots, wait for them, terminate it, and
-        delete the volumes that stay then; the one that shows it as long as it is not unused."""
+        """Return the commands that save its volumes as snapshots, wait for them, terminate it if it
+        is still stopped, and delete the volumes that stay then; the one that shows it as long as it
+        is not unused."""
         target = resource.target
         instance_id = resource.resource_id
         if judgment.finding is not Finding.UNUSED:
@@ -82,6 +83,7 @@ class StoppedInstances(Kind[Stopped, None]):
         )
         commands = [
             saved,
+            only_if_stopped(target, instance_id),
             aws_command(target, "ec2", "terminate-instances", instance_ids=instance_id),
         ]
         staying = [volume.volume_id for volume in resource.volumes if _stays(volume)]
