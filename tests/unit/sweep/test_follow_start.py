@@ -14,7 +14,7 @@ from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.start import reason_of_state
 from governor.fleet.model import STOPPED
-from governor.money.model.ledger import Ending
+from governor.money.model.ledger import Cash, Ending
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
 from governor.remediation.follow_start import MAY_FALL_BACK_FOR
@@ -149,14 +149,53 @@ def test_a_stop_whose_place_another_took_saves_no_more_after_such_a_start() -> N
     stop = make_entry(1, episode=ref, booked_at=NOW)
     world.state._table.transact(*booking(stop))
     world.state.settle_entry(stop, NOW, Ending.REPLACED, NOW, by="i-2")
+    run_and_fall_back(world, ref)
+
+    [entry] = world.state.entries("2026-11")
+    assert Ending.REPLACED is entry.ended
+
+
+def test_a_saving_whose_place_another_took_after_one_such_start_ends_with_the_next() -> None:
+    """The saving goes on after the first start, another instance takes its place, and a second
+    start falls back: only the instance in its place costs and saves from then on."""
+    world, ref = starting(timedelta(hours=2))
+    world.state._table.transact(*booking(make_entry(1, episode=ref, booked_at=NOW)))
+    run_and_fall_back(world, ref)
+    [continued] = world.state.open_of(TARGET)
+    replaced_at = world.clock.now()
+    assert world.state.settle_entry(continued, replaced_at, Ending.REPLACED, replaced_at, by="i-2")
+    start_again(world, ref)
+    run_and_fall_back(world, ref)
+
+    entries = world.state.entries("2026-11")
+    assert [Ending.STARTED, Ending.REPLACED] == [entry.ended for entry in entries]
+    assert [] == world.state.open_of(TARGET)
+
+
+def test_a_saving_that_goes_on_keeps_the_cash_figures_of_the_bill() -> None:
+    """It also ends as any other."""
+    world, ref = starting(timedelta(hours=2))
+    stop = make_entry(1, episode=ref, booked_at=NOW)
+    world.state._table.transact(*booking(stop))
+    billed = Cash(Decimal("1.5"), Decimal("2.5"))
+    world.state.correct(stop, billed, "bill.csv", world.clock.now())
+    run_and_fall_back(world, ref)
+
+    [continued] = world.state.open_of(TARGET)
+    figures = (continued.cash_low_usd_per_hour, continued.cash_high_usd_per_hour)
+    assert (billed, "bill.csv") == (figures, continued.cash_source)
+    ended_at = world.clock.now()
+    assert world.state.settle_entry(continued, ended_at, Ending.STARTED, ended_at)
+    assert [Ending.STARTED] * 2 == [entry.ended for entry in world.state.entries("2026-11")]
+
+
+def run_and_fall_back(world: FleetWorld, ref: EpisodeRef) -> None:
+    """A sweep sees the started instance run, and the next one sees it stopped again."""
     started_at = world.clock.now()
     world.change(ref.instance_id, state="running", launch_time=started_at)
     swept(world)
     world.ec2.fall_back(ref.instance_id, KEY_ERROR, launch_time=started_at)
     swept(world)
-
-    [entry] = world.state.entries("2026-11")
-    assert Ending.REPLACED is entry.ended
 
 
 def start_again(world: FleetWorld, ref: EpisodeRef) -> None:

@@ -300,8 +300,8 @@ class SettleRestart:
 
 @dataclass(frozen=True, slots=True)
 class ContinueSaving:
-    """Goes on with the saving of a stop after a start that ran and fell back: EC2 stopped the
-    instance again, so the stop saves again. Safe to repeat: each such start is booked once.
+    """Goes on with the saving of a stop after a start that ran and fell back: the instance stopped
+    again, so the stop saves again. Safe to repeat: each such start is booked once.
 
     The minutes for which the instance ran save nothing, nor do those until it was seen stopped.
     """
@@ -316,7 +316,9 @@ class ContinueSaving:
         true. `instance` is as EC2 shows it now, stopped.
 
         Return false, with nothing booked, if the start did not run and fall back, the stop saved
-        nothing then, another instance has its place, or it is booked already. Raises: CloudError.
+        nothing then, another instance has its place, or it is booked already. The newest entry of
+        the episode decides: another instance may have taken the place after an earlier start.
+        Raises: CloudError.
         """
         start_try = episode.start_try
         stopped_at = episode.progress.steps_done.get(Step.STOP.value)
@@ -327,14 +329,14 @@ class ContinueSaving:
         # The event of the start should have ended the saving. It may be lost, or come late.
         entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
         self.settle(entries, instance.launch_time, false_within, now)
-        stop = self.ledger_store.stop_of(episode.ref, stopped_at)
-        if stop is None or stop.ended not in (Ending.STARTED, Ending.UNDONE):
+        newest = self.ledger_store.newest_of(episode.ref, stopped_at, now)
+        if newest is None or newest.ended not in (Ending.STARTED, Ending.UNDONE):
             return False
         fell_back_at = start_try.ended_at
         continued = replace(
-            stop,
+            newest,
             booked_at=fell_back_at,
-            first_booked_at=stop.booked_at,
+            first_booked_at=newest.first_booked_at or newest.booked_at,
             saves_from=billed_until(instance, fell_back_at),
             idle_usd=Decimal(0),
             recorded_at=now,
@@ -342,6 +344,8 @@ class ContinueSaving:
             ended=None,
             false_stop=False,
             settled_at=None,
+            # Only a correction itself has this time. The bill's figures stay.
+            corrected_at=None,
         )
         return self.ledger_store.book(continued)
 

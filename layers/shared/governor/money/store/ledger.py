@@ -13,7 +13,7 @@ from governor.episode.model.episode import Outcome
 from governor.fleet.model import DayCosts
 from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import Cash, Ending, LedgerEntry, Statement
-from governor.money.rules.cost import Meter, month_of, parse_month
+from governor.money.rules.cost import Meter, month_of, months, parse_month
 from governor.table.keys import place, target_pk
 from governor.table.table import (
     Document,
@@ -113,9 +113,35 @@ class Ledger(Store):
         """Return the entries booked in a month (`yyyy-mm`), oldest first, each with its end and its
         last correction by a bill; empty if there are none. Raises: CloudError, also if an entry is
         damaged."""
+        return self._with_ends_and_corrections(self._table.query(f"LEDGER#{month}"))
+
+    def newest_of(
+        self, ref: EpisodeRef, first_booked_at: UtcDatetime, now: UtcDatetime
+    ) -> LedgerEntry | None:
+        """Return the entry of this episode that was booked last, with its end and its last
+        correction by a bill; `None` if there is none. The first one was booked at
+        `first_booked_at`.
+
+        After a start that fell back, an episode has a further entry. Raises: CloudError.
+        """
+        for month in reversed(months(first_booked_at, now)):
+            items = []
+            for item in self._table.query(f"LEDGER#{month}"):
+                _, execution_name, *_ = item["sk"].split("#")
+                if execution_name == ref.execution_name:
+                    items.append(item)
+            entries = self._with_ends_and_corrections(items)
+            if entries:
+                return entries[-1]
+        return None
+
+    def _with_ends_and_corrections(self, items: Iterable[Document]) -> list[LedgerEntry]:
+        """Return the entries among these items of one month, in their order, each with its end and
+        its last correction by a bill; empty if there are none. Raises: CloudError, also if an entry
+        is damaged."""
         booked: list[Document] = []
         ends_and_corrections: list[Document] = []
-        for item in self._table.query(f"LEDGER#{month}"):
+        for item in items:
             if _END in item["sk"] or _BILL in item["sk"]:
                 ends_and_corrections.append(item)
             else:
@@ -132,16 +158,6 @@ class Ledger(Store):
                 )
                 entries[key] = replace(entries[key], **changes)
         return list(entries.values())
-
-    def stop_of(self, ref: EpisodeRef, booked_at: UtcDatetime) -> LedgerEntry | None:
-        """Return the entry of this episode that was booked at `booked_at`, with its end if it has
-        one; `None` if there is none. Raises: CloudError."""
-        pk, sk = _key_at(ref, booked_at)
-        entry = self._table.read(LedgerEntry, (pk, sk))
-        end = self._table.read(LedgerEntry, (pk, sk + _END))
-        if entry is None or end is None:
-            return entry
-        return replace(entry, **end.end_fields)
 
     def book(self, entry: LedgerEntry) -> bool:
         """Store an entry, and return true. Return false, with nothing changed, if it is stored, or
