@@ -214,8 +214,8 @@ class Episodes(Store):
 
     def take_back_undo(self, ref: EpisodeRef, seen: StartTry, fallen: StartTry) -> bool:
         """Replace the try that was read as `seen`, and remove the note of who undid the episode:
-        EC2 has stopped the instance again. The note that it is followed stays for the sweep, which
-        goes on with the saving. Return true; return false if the try was changed since. Raises:
+        the instance stopped again. The note that it is followed stays for the sweep, which goes on
+        with the saving. Return true; return false if the try was changed since. Raises:
         CloudError."""
         change = update(
             keys.episode(ref),
