@@ -11,7 +11,7 @@ import pytest
 from governor.alerts.delivery import Delivery
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
-from governor.approvals.rules.approval import notice_until
+from governor.approvals.rules.approval import notice_until, stated_notice_end
 from governor.core.errors import MetricsLate, MustWait, NobodyListens, SafetyError
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Step, Until
@@ -79,6 +79,33 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
     world.clock.moment = NOW + HOUR
     assert 0 == look(world)
     assert [] == world.writes()
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [
+        (None, HOUR),
+        # The channel accepted the message two minutes after it was written.
+        (HOUR - timedelta(minutes=2), HOUR - timedelta(minutes=2)),
+        # Forged: nobody would hold the plan in time.
+        (HOUR + timedelta(minutes=1), HOUR),
+        (HOUR * 24, HOUR),
+        # Forged: people would believe that it is too late.
+        (HOUR - timedelta(minutes=16), HOUR),
+        (-HOUR, HOUR),
+    ],
+)
+def test_a_forged_end_of_the_notice_is_not_shown(
+    stated: timedelta | None, shown: timedelta
+) -> None:
+    """The stated end is not under the seal: people get no later one than that at which the plan is
+    carried out, and no earlier one than a message can have given."""
+    world = auto()
+    stated_until = None if stated is None else NOW + stated
+    deliver(world, "email", stated_until=stated_until)
+    deliveries = world.state.deliveries(world.ref.execution_name)
+    assert NOW + shown == stated_notice_end(episode_of(world), deliveries)
+    assert NOW + HOUR == notice_until(episode_of(world), deliveries)
 
 
 @pytest.mark.parametrize(("then", "now"), [(60.0, 5.0), (5.0, 60.0)])

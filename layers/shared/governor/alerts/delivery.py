@@ -47,7 +47,8 @@ class Delivery:
     """Made by `deliver_alert`, if silence may count from this delivery."""
     stated_until: UtcDatetime | None = None
     """The end of the notice period of mode auto as the message gives it; `None` for any other
-    message. It is only shown, and not under the seal: the period is counted from `at`."""
+    message. It is only shown, and not under the seal: the period is counted from `at`, which also
+    limits what is shown."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -53,6 +53,10 @@ _ON_TIME = timedelta(minutes=15)
 """A stage that begins at most so late changes no deadline. Silence counts with the same tolerance
 (`RETRIES_OF_A_STAGE` in remediation)."""
 
+_LONGEST_RUN = timedelta(minutes=15)
+"""The longest run of a Lambda function: one run writes a message and delivers it. Source: AWS
+Lambda, quotas."""
+
 LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts"
 
 
@@ -323,11 +327,17 @@ def stated_notice_end(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDa
 
     The first message that reached people gives it. A channel accepts a message somewhat later than
     it was written, so the period ends up to minutes later; nothing happens before that.
+
+    The stated end is not under the seal of the delivery, but its time is. So no later end than that
+    of the sealed period is returned, and a stated end that no message can have given is ignored.
     """
     first = _first_delivery(episode, Stage.TELL, deliveries)
     if first is None:
         return None
-    return first.stated_until or first.at + episode.asking.notice_length
+    sealed_end = first.at + episode.asking.notice_length
+    if first.stated_until is None or first.stated_until < sealed_end - _LONGEST_RUN:
+        return sealed_end
+    return min(first.stated_until, sealed_end)
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
