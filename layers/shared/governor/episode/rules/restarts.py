@@ -15,7 +15,9 @@ _ESCALATED_FROM = 2
 """One start may be somebody who needs the instance; the second one shows a habit or a tool."""
 _COUNTED_FOR = timedelta(days=30)
 _QUIET_FOR = _COUNTED_FOR
-"""As long as restarts count: those that led to a question never lead to another one."""
+"""As long as restarts count, so those that led to a question of the escalation contacts never lead
+to another one. A question that only the owner is asked begins no quiet time: the same restarts may
+lead to further questions."""
 
 
 def restarts_to_ask_about(record: InstanceRecord, now: UtcDatetime) -> tuple[UtcDatetime, ...]:
