@@ -41,7 +41,7 @@ SAYS = {
     "governor mode observe": r"^\+mode: observe$",
     "governor approvals list": "^left-alone  ",
     "governor approvals show left-alone": r"^left-alone \(i-",
-    "governor approvals show i-": r"^  It loses all data on local NVMe",
+    "governor approvals show i-": r"^  Lost: all data on local NVMe",
     "governor approvals keep": r"^  Kept by .*; the keep ends in 7 days",
     "governor approvals approve": r"^  Approved by ",
     "governor freezes": "^nothing is frozen: ",
