@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
 from governor.alerts.model import AlertKind
+from governor.approvals.messages.sentences import comes_next_text
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
 from governor.episode.model.episode import Outcome, Undo
@@ -17,6 +19,7 @@ from governor.fleet.model import STOPPED
 from governor.money.model.ledger import Cash, Ending
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
+from governor.policy.rules.changes import asked_under
 from governor.remediation.follow_start import MAY_FALL_BACK_FOR
 from tests.builders import NOW, TARGET, make_entry
 from tests.unit.worlds.builders import open_question, stored_episode
@@ -187,6 +190,29 @@ def test_a_saving_that_goes_on_keeps_the_cash_figures_of_the_bill() -> None:
     ended_at = world.clock.now()
     assert world.state.settle_entry(continued, ended_at, Ending.STARTED, ended_at)
     assert [Ending.STARTED] * 2 == [entry.ended for entry in world.state.entries("2026-11")]
+
+
+def test_nobody_is_asked_about_a_stopped_instance_that_ran_since_its_stop() -> None:
+    """The question belongs to the run that was stopped. EC2 shows a newer one, so each question
+    would be void, once an hour."""
+    world, ref = starting(timedelta(hours=2))
+    policy = world.policies.policy
+    approval = replace(policy.approval, ask_about_stopped_after_days=14)
+    world.policies.policy = replace(policy, approval=approval)
+    world.state._table.transact(*booking(make_entry(1, episode=ref, booked_at=NOW)))
+    run_and_fall_back(world, ref)
+    executions = list(world.workflow.executions)
+    world.clock.moment += timedelta(days=15)
+    for _ in range(13):
+        swept(world)
+
+    assert executions == list(world.workflow.executions)
+    [still_open] = world.state.open_of(TARGET)
+    assert still_open.is_continuation
+    episode = stored_episode(world, ref)
+    approval_then = replace(episode.asking, asked_under=asked_under(world.policies.policy))
+    next_text = comes_next_text(replace(episode, asking=approval_then), world.clock.now())
+    assert "terminate" not in " ".join(next_text)
 
 
 def run_and_fall_back(world: FleetWorld, ref: EpisodeRef) -> None:

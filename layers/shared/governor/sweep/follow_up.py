@@ -398,7 +398,8 @@ def _askable_records(
     sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], listed_ids: Collection[str]
 ) -> dict[EpisodeRef, InstanceRecord]:
     """Return the records of stopped instances about which a question may start, by the episode that
-    stopped them; empty if there are none.
+    stopped them; empty if there are none. An instance that ran since its stop, and fell back, is
+    left out.
 
     `savings` are the open ledger entries of the target, by their episode. `listed_ids` are the
     instances that run.
@@ -412,6 +413,9 @@ def _askable_records(
         is_gone_or_runs = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
         record = sweep.records.get(ref.instance_id)
         if record is None or is_gone_or_runs or not entry.may_still_be_stopped:
+            continue
+        if entry.is_continuation:
+            # A question belongs to the run that was stopped, and EC2 shows a newer one.
             continue
         if _may_be_asked(record, sweep.now) and not record.is_quiet(ref.launch_time, sweep.now):
             records[ref] = record

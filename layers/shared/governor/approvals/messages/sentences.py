@@ -203,7 +203,11 @@ def _kept_after_undo_until(episode: Episode, now: UtcDatetime) -> UtcDatetime | 
 
 def _asked_about_stopped_at(episode: Episode) -> UtcDatetime | None:
     """Return from when people are asked whether to terminate the stopped instance, by the policy
-    that the episode was opened with; `None` if that never asks."""
+    that the episode was opened with; `None` if that never asks, or the instance ran since its stop
+    and fell back."""
+    start_try = episode.start_try
+    if start_try is not None and start_try.ran_and_fell_back:
+        return None
     stopped_at = episode.progress.steps_done.get(Step.STOP.value)
     asked_under = episode.asking.asked_under
     if stopped_at is None or asked_under is None:
