@@ -193,6 +193,38 @@ def test_a_refused_place_fails_the_scan_once_for_each_cause() -> None:
     assert [True, False, True, False, True, False, True, False] == news
 
 
+@pytest.mark.parametrize(("part", "field"), [("refused", "line"), ("000", "account")])
+def test_a_damaged_record_does_not_fail_the_scan_of_a_refused_place_each_day(
+    part: str, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged refusal counts as none, and is replaced. Beside a damaged snapshot the last refusal
+    still counts."""
+    world = World()
+    world.good_scan(KindTwin([resource("a")]))
+    world.places.regions = DENIED
+    world.clock.time += A_DAY
+    with pytest.raises(AccessDenied):
+        world.scan()
+    table = world.store._table
+    del table.items["SCAN", f"{TARGET.account}#{TARGET.region}#{part}"][field]  # type: ignore[attr-defined]
+
+    world.clock.time += A_DAY
+    with contextlib.suppress(AccessDenied):
+        world.scan()
+    assert "cannot be read" in caplog.text
+    world.clock.time += A_DAY
+    assert isinstance(world.scan(), RefusedScan)
+
+
+def test_a_table_that_does_not_answer_fails_the_scan_of_a_refused_place() -> None:
+    """It is no damaged record: nothing is known of an earlier refusal."""
+    world = World()
+    world.places.regions = DENIED
+    world.store._table.failure = Throttled("x")  # type: ignore[attr-defined]
+    with pytest.raises(Throttled):
+        world.scan()
+
+
 def test_a_place_that_could_never_be_read_is_one_line_and_fails_once() -> None:
     """As with a member stack of an earlier release, which has no role for the scan; no kind is
     tried."""

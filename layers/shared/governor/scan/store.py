@@ -17,6 +17,7 @@ from governor.table.table import (
     DAMAGED,
     Document,
     Key,
+    Record,
     Store,
     absent,
     packed,
@@ -57,15 +58,33 @@ class Scans(Store):
 
     def is_known(self, refused: RefusedScan) -> bool:
         """Return whether the place was already refused for the same cause since its last good scan.
-        Raises: CloudError; also if a record is damaged."""
-        earlier = self._table.read(RefusedScan, _key(refused, _REFUSED))
+
+        A damaged refusal counts as none: the caller replaces it. A damaged snapshot counts as none,
+        too, because it stays until a good scan: otherwise the place would be news each day. Both
+        are logged. Raises: CloudError.
+        """
+        refusal_item = self._table.get(_key(refused, _REFUSED))
+        earlier = self._readable(RefusedScan, refusal_item, f"the refusal of {refused.target}")
         if earlier is None or earlier.cause != refused.cause:
             return False
-        head = self._table.get(_key(refused, _HEAD))
-        if head is None:
+        head_item = self._table.get(_key(refused, _HEAD))
+        if head_item is None:
             return True
-        [last] = self._table.records(Snapshot, [{**head, "rows": []}])
-        return last.scanned_at < earlier.at
+        head_alone = {**head_item, "rows": []}
+        last = self._readable(Snapshot, head_alone, f"the scan of {refused.target}")
+        return last is None or last.scanned_at < earlier.at
+
+    def _readable(self, kind: type[Record], item: Document | None, name: str) -> Record | None:
+        """Return the record in the item; `None` without an item, or if it is damaged, which is
+        logged by this name."""
+        if item is None:
+            return None
+        try:
+            [record] = self._table.records(kind, [item])
+        except (CloudError, *DAMAGED):
+            self._table.log_left_out(name)
+            return None
+        return record
 
     def keep_refusal(self, refused: RefusedScan) -> None:
         """Keep the refusal in place of an earlier one. The snapshot stays. Raises: CloudError."""
