@@ -13,6 +13,7 @@ from governor.episode.model.plan import Step
 from governor.policy.model.acting import PlanRule
 from governor.policy.model.judging import Metrics, Vetoes
 from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.profiles import ProfileName
 from tests.twins import MemoryMetrics
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import World
@@ -211,6 +212,55 @@ def test_power_settles_a_fraction_of_a_publisher_that_sends_percent() -> None:
     series = [Published(UTILIZATION, 0.5), Published(POWER, 30.0)]
 
     assert STOPPED == outcomes(series)
+
+
+# A series of utilization shows work whatever its dimensions are.
+
+SLOTS = Metrics(
+    publishers_are_trusted=True,
+    profile=ProfileName.CUSTOM,
+    namespace="Ours",
+    utilization="ours",
+    power_draw=POWER,
+    device_dimension="Slot",
+)
+
+
+@pytest.mark.parametrize("stranger", [{"index": "3"}, {"UUID": "GPU-1"}, {"job": "train"}])
+def test_work_without_the_policys_device_dimension_keeps_an_instance(
+    stranger: dict[str, str],
+) -> None:
+    """The eight devices rest. The series of no device may show work, and stands for none."""
+    series = [Published("ours", 0.0, {"Slot": str(slot)}) for slot in range(8)]
+    series += [Published(POWER, 60.0, one.dimensions) for one in series]
+    busy = outcomes(
+        [*series, Published("ours", 98.0, stranger)], instance_type="p5.48xlarge", names=SLOTS
+    )
+    quiet = outcomes(
+        [*series, Published("ours", 0.0, stranger)], instance_type="p5.48xlarge", names=SLOTS
+    )
+
+    assert BUSY == busy
+    assert STOPPED == quiet
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "gpu_count", "watts"), [("g5.xlarge", 1, 30.0), ("p5.48xlarge", 8, 60.0)]
+)
+def test_work_under_dimensions_of_no_gpu_keeps_an_instance(
+    instance_type: str, gpu_count: int, watts: float
+) -> None:
+    """The GPUs rest under `index`, and a job publishes what it measures."""
+    series = []
+    for gpu in range(gpu_count):
+        dimensions = {"index": str(gpu)}
+        series += [Published(UTILIZATION, 0.0, dimensions), Published(POWER, watts, dimensions)]
+    job = {"job": "train"}
+    busy = outcomes([*series, Published(UTILIZATION, 98.0, job)], instance_type=instance_type)
+    quiet = outcomes([*series, Published(UTILIZATION, 0.0, job)], instance_type=instance_type)
+
+    assert BUSY == busy
+    assert STOPPED == quiet
 
 
 # EC2's power confirms GPU by GPU.

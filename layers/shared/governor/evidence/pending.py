@@ -39,7 +39,8 @@ class Pending:
     jobs: list[tuple[str, Series]] = field(default_factory=list)
     """Jobs' own metrics, by namespace and metric."""
     aggregated: Series = ()
-    """The aggregate's utilization, once the GPUs are read one by one."""
+    """The utilization of series that are of no GPU, such as the aggregate, once the GPUs are read
+    one by one: in each period the highest."""
     sets: tuple[Dimensions, ...] = ()
     """The dimension sets by which utilization was read."""
     source: MetricSource = MetricSource.NONE
@@ -158,7 +159,16 @@ class Pending:
             part = asked.metric
         if asked.figure == "utilization":
             series = self._in_percent(series)
+            if part == "all" and self._reads_gpus():
+                self.aggregated = evidence.merged(self.aggregated or None, series)
+                return
         by_part[part] = evidence.merged(by_part.get(part), series)
+
+    def _reads_gpus(self) -> bool:
+        """Return whether some set by which utilization is read is of one GPU. A series of no GPU
+        beside it may show work, and takes the place of no GPU that is silent."""
+        own = self.own_dimension
+        return any(evidence.is_gpu(dimensions, own) for dimensions in self.sets)
 
     def _in_percent(self, series: Series) -> Series:
         """Return the readings of utilization in percent."""
@@ -230,13 +240,10 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
 
 
 def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, ...]:
-    """Return the dimension sets that a search found: those of GPUs, or else of an aggregate with
-    more dimensions than `InstanceId`. Sets known before are kept unless the instance is silent.
-    Empty if there are none."""
-    sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
-    own = pending.own_dimension
-    gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions, own)]
-    known_sets = set(gpu_sets or sets)
+    """Return the dimension sets that a search found, with more dimensions than `InstanceId`: those
+    of GPUs, and those of no GPU, which may show work. Sets known before are kept unless the
+    instance is silent. Empty if there are none."""
+    known_sets = {series.dimensions for series in listed if len(series.dimensions) > 1}
     if not pending.is_silent():
         # CloudWatch lists the last three hours: a GPU that is silent for longer is not forgotten.
         known_sets.update(pending.dimensions or ())
