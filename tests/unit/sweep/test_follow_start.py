@@ -16,6 +16,7 @@ from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.start import reason_of_state
 from governor.fleet.model import STOPPED
+from governor.money.book_saving import ContinueSaving
 from governor.money.model.ledger import Cash, Ending
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
@@ -213,6 +214,25 @@ def test_nobody_is_asked_about_a_stopped_instance_that_ran_since_its_stop() -> N
     approval_then = replace(episode.asking, asked_under=asked_under(world.policies.policy))
     next_text = comes_next_text(replace(episode, asking=approval_then), world.clock.now())
     assert "terminate" not in " ".join(next_text)
+
+
+def test_a_start_asked_for_while_a_sweep_ends_the_last_one_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody starts the instance again while the sweep goes on with the saving."""
+    world, ref = starting()
+
+    def start_again_meanwhile(*_: object) -> bool:
+        start_again(world, ref)
+        return False
+
+    monkeypatch.setattr(ContinueSaving, "__call__", start_again_meanwhile)
+    run_and_fall_back(world, ref)
+    assert ref == followed(world, ref)
+
+    monkeypatch.undo()
+    world.change(ref.instance_id, state="running", launch_time=world.clock.now())
+    assert [AlertKind.UNDONE] == swept(world)
 
 
 def run_and_fall_back(world: FleetWorld, ref: EpisodeRef) -> None:

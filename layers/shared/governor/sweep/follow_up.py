@@ -327,7 +327,8 @@ class FollowUp:
             go_on = ContinueSaving(self.ledger_store, settle)
             false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
             go_on(replace(episode, start_try=start_try), instance, false_within, sweep.now)
-        self.episode_store.end_following(ref)
+        # Somebody may have asked for a further start meanwhile: the next sweep looks at that.
+        self.episode_store.end_following_try(ref, start_try)
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, stored: _Stored | None) -> OpenEpisode | None:
         """Close an episode whose workflow has died as failed, and notify people of that. If it asks

@@ -231,6 +231,15 @@ class Episodes(Store):
         is_followed = where("starting", "=", ref.execution_name)
         self._table.try_write(update(_record(ref), {}, is_followed, remove=("starting",)))
 
+    def end_following_try(self, ref: EpisodeRef, seen: StartTry) -> None:
+        """Do what `end_following` does, unless the try that was read as `seen` was changed, or
+        another one noted, since. Raises: CloudError."""
+        is_followed = where("starting", "=", ref.execution_name)
+        self._table.try_transaction(
+            check(keys.episode(ref), _is_as_seen(seen)),
+            update(_record(ref), {}, is_followed, remove=("starting",)),
+        )
+
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """Note who undid the episode, and return true; return false if somebody was noted before.
 
