@@ -254,6 +254,30 @@ def test_a_stop_of_a_target_that_is_no_longer_swept_stays() -> None:
     assert ["notebook-1: stopped"] == named(fleet(world.asked()))
 
 
+def test_no_question_is_promised_about_an_instance_that_ran_since_its_stop() -> None:
+    """Sweeps ask about the run that was stopped alone."""
+    world = just_stopped()
+    rule = replace(ApprovalRule(), ask_about_stopped_after_days=3)
+    world.policy = replace(world.policy, approval=rule)
+    ref = stop_of(ROW).episode
+    stored = world.state.episode(ref)
+    assert stored is not None
+    fell_back = StartTry(
+        asked_at=NOW,
+        asked_by="link:ada@example.com",
+        channel="page",
+        launched_before=ref.launch_time,
+        reason_before="",
+        status=StartStatus.FELL_BACK,
+        ended_at=NOW,
+        ran_at=NOW,
+    )
+    world.state.put(replace(stored, start_try=fell_back))
+    lines: Any = fleet(world.asked(state="stopped")).values["lines"]
+
+    assert ["since Fri 12:00 UTC, until somebody starts it"] == [line.next for line in lines]
+
+
 @pytest.mark.parametrize(
     ("days", "expected"),
     [

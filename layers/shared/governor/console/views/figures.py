@@ -131,7 +131,7 @@ def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
     """Return the lines of a table for these rows, in their order; empty without rows. Raises:
     CloudError."""
     rows = list(rows)
-    if _overrides_change_what_follows_a_stop(request):
+    if _may_ask_about_stopped(request):
         stopped = [row for row, _ in rows if row.stopped_at is not None and row.episode]
         episode_keys = [keys.episode(_ref_of_stop(row)) for row in stopped]
         request.reader.table.read_ahead(episode_keys)
@@ -144,21 +144,25 @@ def _ref_of_stop(row: FleetRow) -> EpisodeRef:
     return episode_from_execution_name(str(row.episode))
 
 
-def _overrides_change_what_follows_a_stop(request: ViewRequest) -> bool:
-    """Return whether people are asked about a stopped instance after a time that an override
-    sets."""
+def _may_ask_about_stopped(request: ViewRequest) -> bool:
+    """Return whether the policy, or an override, asks people about stopped instances."""
     variants = request.reader.policies.variants
-    return len({policy.approval.ask_about_stopped_after_days for policy in variants}) > 1
+    return any(policy.approval.ask_about_stopped_after_days for policy in variants)
 
 
 def _asked_after_days(request: ViewRequest, row: FleetRow) -> int | None:
     """Return how many days after its stop people are asked about the instance, by its policy;
-    `None` if they never are. The record of its stop has the tags by which overrides are chosen; the
-    policy without overrides counts if it cannot be read. Raises: CloudError."""
+    `None` if they never are, as for one that ran since its stop and fell back. The record of its
+    stop has the tags by which overrides are chosen; the policy without overrides counts if it
+    cannot be read. Raises: CloudError."""
     instance = None
-    if row.episode and _overrides_change_what_follows_a_stop(request):
+    if row.episode and _may_ask_about_stopped(request):
         episode = request.reader.episode_store.episode(_ref_of_stop(row))
-        instance = None if episode is None else episode.instance
+        if episode is not None:
+            start_try = episode.start_try
+            if start_try is not None and start_try.ran_and_fell_back:
+                return None
+            instance = episode.instance
     policy = policy_or_base(request.reader.policies, instance)
     return policy.approval.ask_about_stopped_after_days
 
