@@ -450,14 +450,27 @@ def test_a_flag_that_a_partition_does_not_know_is_not_known(code: str, message: 
         assert expected == Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
 
 
-@pytest.mark.parametrize("odd", [{}, {"DisableApiStop": {}}, {"DisableApiStop": None}])
-def test_an_answer_without_the_flag_leaves_it_not_known(odd: dict[str, Any]) -> None:
+ODD_ANSWERS: tuple[dict[str, Any], ...] = ({}, {"DisableApiStop": {}}, {"DisableApiStop": None})
+"""Answers without the flag of stop protection."""
+
+
+@pytest.mark.parametrize("odd", ODD_ANSWERS)
+@pytest.mark.parametrize("partition", partitions(), ids=lambda partition: partition.name)
+def test_an_answer_without_the_flag_leaves_it_not_known_outside_of_aws(
+    partition: Partition, odd: dict[str, Any]
+) -> None:
     """A partition may answer so for an attribute that it does not know. The plan is drawn all the
-    same, and says so."""
+    same, and says so. In the partition `aws`, which knows both, the flag may be set."""
+    target = Target("123456789012", min(partition.regions))
     known = {"DisableApiTermination": {"Value": False}}
     client = Ec2Client(describe_instance_attribute=[odd, known])
+    instances = Ec2Instances(FakeClients(client))
+    if partition.name == "aws":
+        with pytest.raises(CloudError, match="answered without DisableApiStop"):
+            instances.protection(target, "i-1")
+        return
     expected = Protection(stop=None, termination=False)
-    assert expected == Ec2Instances(FakeClients(client)).protection(TARGET, "i-1")
+    assert expected == instances.protection(target, "i-1")
 
 
 @pytest.mark.parametrize("partition", partitions(), ids=lambda partition: partition.name)

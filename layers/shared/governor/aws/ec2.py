@@ -29,6 +29,7 @@ from governor.core.instance import (
     Target,
     Volume,
 )
+from governor.core.regions import partition_of
 from governor.core.units import UtcDatetime, as_utc, in_parts, printable
 from governor.fleet.model import MOST_UNGOVERNED
 from governor.policy.model.names import TagMatch
@@ -40,6 +41,8 @@ _INCLUDING_MANAGED: Mapping[str, Any] = {_MANAGED: True}
 _NOT_KNOWN_CODES = ("Unknown", "Unsupported", "InvalidParameter", "InvalidAttribute")
 """The beginnings of EC2's error codes for a parameter or an attribute that it does not know. AWS's
 partitions get new ones months apart."""
+_KNOWS_EVERY_FLAG = "aws"
+"""The partition whose EC2 knows both flags of protection in every Region."""
 _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
 _LONGEST_PRINCIPAL = 1000
@@ -247,17 +250,24 @@ class Ec2Instances(Adapter):
         self, target: Target, instance_id: str, attribute: str, answer_field: str
     ) -> bool | None:
         """Return whether a flag of the instance is set; `None` if EC2 does not know the flag there:
-        it refuses the attribute, or answers without it. Raises: CloudError."""
+        it refuses the attribute or, outside of the partition `aws`, answers without it. Raises:
+        CloudError; also in `aws` if the flag is missing in the answer, as it may be set."""
+        operation = "ec2:DescribeInstanceAttribute"
         parameters: Any = {"InstanceId": instance_id, "Attribute": attribute}
         try:
-            answer = self._call("ec2:DescribeInstanceAttribute", target, **parameters)
+            answer = self._call(operation, target, **parameters)
         except CloudError as error:
             if is_not_known(error):
                 return None
             raise
         flag = answer.get(answer_field) or {}
         value = flag.get("Value")
-        return None if value is None else bool(value)
+        if value is not None:
+            return bool(value)
+        if partition_of(target.region) == _KNOWS_EVERY_FLAG:
+            why = f"EC2 answered without {answer_field} for {instance_id}, so it may be set"
+            raise CloudError(why, operation=operation)
+        return None
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
         """Return whether a Spot request is one-time or persistent; `None` if EC2 does not know it.
