@@ -289,6 +289,32 @@ def test_ec2_power_of_all_gpus_confirms(dimensions: Sequence[dict[str, str]]) ->
     assert STOPPED == outcomes(series, instance_type="p5.48xlarge")
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"GpuId": "GPU-abc"},
+        {"GpuId": "0000:53:00.0"},
+        {"AcceleratorId": "0"},
+    ],
+)
+def test_ec2_power_of_one_gpu_under_another_name_confirms_nothing(label: dict[str, str]) -> None:
+    """Nobody knows how EC2 will name a GPU. Some name is not the whole instance."""
+    series = [Published(UTILIZATION, 0.0, {"index": str(gpu)}) for gpu in range(8)]
+    series.append(Published("GPUPowerUtilization", 10.0, label))
+    result = outcomes(series, instance_type="p5.48xlarge")
+
+    assert (0, False) == (result.episodes_started, result.is_stopped)
+
+
+@pytest.mark.parametrize("name", ["GpuId", "AcceleratorId"])
+def test_ec2_power_of_all_gpus_under_other_names_confirms(name: str) -> None:
+    """Eight names are eight GPUs."""
+    series = [Published(UTILIZATION, 0.0, {"index": str(gpu)}) for gpu in range(8)]
+    series += [Published("GPUPowerUtilization", 10.0, {name: f"GPU-abc{n}"}) for n in range(8)]
+
+    assert STOPPED == outcomes(series, instance_type="p5.48xlarge")
+
+
 # Power confirms only while it is low.
 
 

@@ -157,6 +157,8 @@ class Pending:
         part = self._gpu_of(asked.dimensions)
         if is_published_by(asked.figure, Publisher.EC2):
             part = asked.metric
+        if is_published_by(asked.figure, Publisher.EC2_GPU):
+            part = self._gpu_of_ec2(asked.dimensions)
         if asked.figure == "utilization":
             series = self._in_percent(series)
             if part == "all" and self._reads_gpus():
@@ -196,6 +198,15 @@ class Pending:
             # Whatever the dimensions are, they are about the only GPU.
             return next(iter(self.readings), label)
         return self.index_by_uuid.get(label, label)
+
+    def _gpu_of_ec2(self, dimensions: Dimensions) -> str:
+        """Return the name of the GPU that EC2's figure is about; `all` only for the whole instance.
+        A series with further dimensions, whatever they are, is of some GPU, and confirms no
+        other."""
+        part = self._gpu_of(dimensions)
+        if part != "all" or dimensions == self.aggregate:
+            return part
+        return " ".join(value for name, value in dimensions if name != "InstanceId")
 
     def is_silent(self) -> bool:
         """Return whether its utilization was read without a problem, and none is published."""
