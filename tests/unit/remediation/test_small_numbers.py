@@ -30,6 +30,8 @@ class Published(NamedTuple):
     metric: str
     value: float
     dimensions: Mapping[str, str] = {}
+    readings: Sequence[float] = ()
+    """The readings in place of `value`, oldest first, if they differ."""
 
 
 def publish(metrics: MemoryMetrics, instance_id: str, series: Sequence[Published]) -> None:
@@ -37,7 +39,8 @@ def publish(metrics: MemoryMetrics, instance_id: str, series: Sequence[Published
     ec2 = [Published(name, 1.0) for name in ("CPUUtilization", "NetworkIn", "NetworkOut")]
     for one in (*series, *ec2):
         dimensions = {"InstanceId": instance_id, **one.dimensions}
-        metrics.publish(one.metric, dimensions, [one.value] * 48)
+        values = one.readings or [one.value] * 48
+        metrics.publish(one.metric, dimensions, values)
 
 
 @dataclass
@@ -193,14 +196,16 @@ def test_implausible_power_of_one_gpu_confirms_nothing(silent_gpu: int) -> None:
         (0.05, NO_DATA),
         (0.049, STOPPED),
         (0.0, STOPPED),
-        (1.0, STOPPED),
-        (1.5, STOPPED),
+        (1.0, NO_DATA),
+        (1.0000001, NO_DATA),
+        (1.5, NO_DATA),
+        (2.0, STOPPED),
     ],
 )
 def test_low_power_does_not_settle_a_fraction(
     utilization: float, expected: Outcomes, percent_of_power: float
 ) -> None:
-    """A GPU may work at 98% and draw little. Power settles whole readings of 1 alone."""
+    """A GPU may work at 98% or 100% and draw little."""
     names = replace(TRUSTED, utilization="gpu_load")
     series = [Published("gpu_load", utilization), Published(POWER, 3.0 * percent_of_power)]
 
@@ -344,3 +349,68 @@ def test_high_power_of_the_agent_is_not_outvoted_by_ec2() -> None:
     ]
 
     assert NOT_UNASKED == outcomes(series, vetoes=Vetoes(power_percent_of_limit=100.0))
+
+
+# A share may be exactly 1, or above 1 by a rounding error.
+
+
+def outcomes_of_readings(
+    readings: Sequence[Sequence[float]], metric: str, *, instance_type: str = "g5.xlarge"
+) -> Outcomes:
+    """Return what a sweep and a recheck in mode `auto` make of these readings of each GPU, beside
+    low power."""
+    names = replace(TRUSTED, utilization=metric)
+    series = []
+    for gpu, values in enumerate(readings):
+        dimensions = {"index": str(gpu)}
+        series.append(Published(metric, 0.0, dimensions, values))
+        series.append(Published(POWER, 30.0, dimensions))
+    return outcomes(series, instance_type=instance_type, names=names)
+
+
+@pytest.mark.parametrize("metric", ["gpu_load", "gpu_ratio"])
+@pytest.mark.parametrize("above_1", [1.0000001, 1.01, 1.99])
+@pytest.mark.parametrize("share", [0.98, 0.0501])
+def test_a_share_that_was_once_above_1_is_no_data(
+    share: float, above_1: float, metric: str
+) -> None:
+    """A quotient of two times passes 1 where the clocks differ."""
+    readings = [share] * 47 + [above_1]
+
+    assert NO_DATA == outcomes_of_readings([readings], metric)
+
+
+@pytest.mark.parametrize("metric", ["gpu_load", "gpu_ratio"])
+def test_a_share_of_one_gpu_above_1_does_not_settle_the_others(metric: str) -> None:
+    """Seven of eight GPUs work at 98%."""
+    readings = [[0.98] * 48 for _ in range(7)] + [[1.01] * 48]
+
+    assert NO_DATA == outcomes_of_readings(readings, metric, instance_type="p5.48xlarge")
+
+
+@pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        ([1.0], NO_DATA),
+        ([1.0, 0.0], NO_DATA),
+        ([1.0, 0.0, 0.0, 0.0], STOPPED),
+        ([0.0], STOPPED),
+    ],
+)
+def test_a_share_of_exactly_1_is_no_data(readings: Sequence[float], expected: Outcomes) -> None:
+    """Less than half of the window is no sign of a share: docs/telemetry.md names this gap."""
+    repeated = [*readings] * (48 // len(readings))
+
+    assert expected == outcomes_of_readings([repeated], "gpu_load")
+
+
+@pytest.mark.parametrize("share", [0.98, 1.0])
+def test_a_reading_of_2_settles_that_the_metric_is_percent(share: float) -> None:
+    """No share is 2."""
+    assert STOPPED == outcomes_of_readings([[share] * 47 + [2.0]], "gpu_load")
+
+
+@pytest.mark.parametrize("percent", [0.98, 1.0, 1.0000001, 1.01, 1.5])
+def test_a_steady_small_percent_of_a_known_publisher_is_idle(percent: float) -> None:
+    """The agent publishes percent, so that no small number of it is doubted beside low power."""
+    assert STOPPED == outcomes_of_readings([[percent] * 48], UTILIZATION)

@@ -246,17 +246,20 @@ def test_container_insights_is_read_gpu_by_gpu() -> None:
         (1.0, "no-data"),
         ([1.0] * 6 + [0.0] * 6, "no-data"),
         ([1.0] * 5 + [0.0] * 7, "idle"),
-        (1.5, "idle"),
-        ([1.0] * 11 + [1.5], "idle"),
+        (1.5, "no-data"),
+        (2.0, "idle"),
+        ([1.0] * 11 + [1.5], "no-data"),
+        ([1.0] * 11 + [2.0], "idle"),
         ([0.0] * 11 + [0.4], "no-data"),
-        ([0.0] * 10 + [0.4, 1.5], "idle"),
+        ([0.0] * 10 + [0.4, 1.5], "no-data"),
+        ([0.0] * 10 + [0.4, 2.0], "idle"),
         ([1.0] * 11 + [0.98], "no-data"),
         (98.0, "busy"),
     ],
 )
-def test_a_fraction_that_never_passes_1_may_be_a_share(values: Any, expected: str) -> None:
-    """Where it would be work as a share, and is none as percent. Power settles readings of 1, not
-    fractions: these stay unknown with 30 W of 300, and are busy with 150."""
+def test_a_metric_that_never_reaches_2_may_be_a_share(values: Any, expected: str) -> None:
+    """Where it would be work as a share, and is none as percent. Low power does not settle it: it
+    stays unknown with 30 W of 300, and is busy with 150."""
     alone = published(Series("our_gpu", values))
     low = published(Series("our_gpu", values), Series(POWER, 30.0))
     high = published(Series("our_gpu", values), Series(POWER, 150.0))
@@ -265,9 +268,7 @@ def test_a_fraction_that_never_passes_1_may_be_a_share(values: Any, expected: st
 
     assert expected == kind(verdict)
     assert (expected == "no-data") is ("may be a share of 0 to 1" in verdict.reason)
-    has_fraction = expected == "no-data" and values not in (1.0, [1.0] * 6 + [0.0] * 6)
-    with_low_power = "idle" if expected == "no-data" and not has_fraction else expected
-    assert with_low_power == kind(verdict_of(low, policy))
+    assert expected == kind(verdict_of(low, policy))
     assert "busy" == kind(verdict_of(high, policy))
 
 

@@ -26,7 +26,7 @@ from governor.evidence.rules.figures import (
 )
 from governor.evidence.rules.profiles import is_in_a_known_unit
 from governor.evidence.rules.series import readings
-from governor.policy.model.judging import SecondFigure
+from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.model.profiles import profile_of
 from governor.verdict.model import Verdict
@@ -40,6 +40,10 @@ lag leaves."""
 CONFIRMS_BELOW_PERCENT = 40.0
 """Power from this percentage of the GPU's limit on confirms no low utilization, however high
 `vetoes.power_percent_of_limit` is: it is the default of that setting."""
+
+SURELY_PERCENT = 2.0
+"""A metric whose readings reach this is no share of 0 to 1. Shares pass 1 by rounding errors, and
+where their two clocks differ."""
 
 
 class Unconfirmed(NamedTuple):
@@ -188,20 +192,23 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if utilization may be a share of 0 to 1, in which a busy GPU looks
     idle. Return `None` otherwise.
 
-    Percent and share are told apart by a reading above 1. Below the threshold in both units, the
-    GPU is idle in both. A whole number, such as 1, is percent unless the name says otherwise.
+    Percent and share are told apart by a reading of 2 or more; for a publisher of percent, by one
+    above 1. Below the threshold in both units, the GPU is idle in both.
     """
     reason = why_scale_is_unknown(evidence, policy)
     return None if reason is None else no_data(evidence, reason)
 
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
-    """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading above
-    1, because power confirms it, or by the policy's profile), idle in both units, or was not read.
-    Power does not settle fractions under a name of a team's own: a GPU may work and draw little.
-    Return also that a metric of a known unit may be frozen at 0."""
+    """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading that
+    is too high for a share, because power confirms it, or by the policy's profile), idle in both
+    units, or was not read.
+
+    Power does not settle fractions under a name of a team's own, nor readings of exactly 1 for half
+    of the time: a GPU may work and draw little. Return also that a metric of a known unit may be
+    frozen at 0."""
     peaks = peaks_of(evidence)
-    if not peaks or max(peaks) > 1:
+    if not peaks or _is_above_shares(max(peaks), policy.metrics):
         return None
     metric = policy.metrics.utilization
     if is_in_a_known_unit(policy.metrics):
@@ -224,14 +231,12 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
         return None
     is_own_name = profile_of(metric) is None
     has_fraction = _has_a_busy_fraction(evidence, busy_share)
-    if is_own_name and has_fraction:
+    if is_own_name and (has_fraction or _is_1_half_of_the_time(evidence)):
         return (
-            f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, "
-            "which low power does not rule out"
+            f"{metric} reached only {max(peaks):g}, below {SURELY_PERCENT:g}: it may be a share of "
+            "0 to 1, which low power does not rule out"
         )
-    if is_confirmed(evidence, policy):
-        return None
-    if not has_fraction and not (is_own_name and _is_1_half_of_the_time(evidence)):
+    if not has_fraction or is_confirmed(evidence, policy):
         return None
     return (
         f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, and "
@@ -239,10 +244,26 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     )
 
 
+def _is_above_shares(highest: float, names: Metrics) -> bool:
+    """Return whether the highest reading of utilization is too high for a share of 0 to 1.
+
+    Above 1 is enough for a publisher that is known to send percent. A share by its name, or a name
+    of a team's own, may pass 1 by an error.
+    """
+    if highest <= 1:
+        return False
+    if highest >= SURELY_PERCENT:
+        return True
+    if is_in_a_known_unit(names):
+        return True
+    is_own_name = profile_of(names.utilization) is None
+    return not is_own_name and not is_share_by_name(names.utilization)
+
+
 def _has_a_busy_fraction(evidence: Evidence, busy_share: float) -> bool:
-    """Return whether a reading lies between 0 and 1, and would be work if it were a share."""
+    """Return whether a reading is no whole number 1, and would be work if it were a share."""
     for series in utilization_series(evidence):
-        if any(busy_share <= value < 1 for value in readings(series)):
+        if any(value >= busy_share and value != 1 for value in readings(series)):
             return True
     return False
 
