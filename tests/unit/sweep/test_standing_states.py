@@ -683,6 +683,7 @@ def test_an_instance_that_ends_or_works_ends_its_state() -> None:
         Throttled("slow", operation="ec2:CreateTags", code="RequestLimitExceeded"),
         refused("ExpiredToken", "ec2:CreateTags"),
         refused("RequestExpired", "ec2:CreateTags"),
+        tags_refused("ConcurrentTagAccess"),
         NotFound("gone", operation="ec2:CreateTags", code="InvalidInstanceID.NotFound"),
         Unavailable("a fault", operation="ec2:CreateTags", code="InternalError"),
         CloudError("of a proxy", operation="ec2:CreateTags", code="403"),

@@ -27,6 +27,8 @@ suspended or not active yet. Source: EC2 API reference, client error codes; IAM 
 Regions."""
 _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 _EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
+_CONCURRENT_TAGGING = "ConcurrentTagAccess"
+"""EC2's code if another call changes the tags of the same resource at that moment."""
 _ASSUME_ROLE = "sts:AssumeRole"
 _TOO_MANY_TAGS = "TagLimitExceeded"
 
@@ -107,6 +109,7 @@ def has_too_many_tags(error: CloudError) -> bool:
 def cannot_tag(error: CloudError) -> bool:
     """Return whether this error of tagging an instance is a standing state: a refusal of EC2 that
     does not go away by itself, such as a denial or one by a tag policy. Return false if the
-    instance is gone, or the credentials have expired."""
-    passes_by_itself = isinstance(error, NotFound) or error.code in _EXPIRED_CODES
+    instance is gone, the credentials have expired, or another call sets its tags."""
+    passing_codes = _EXPIRED_CODES | {_CONCURRENT_TAGGING}
+    passes_by_itself = isinstance(error, NotFound) or error.code in passing_codes
     return not passes_by_itself and is_refused_by_ec2(error)
