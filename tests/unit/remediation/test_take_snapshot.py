@@ -533,6 +533,13 @@ def test_a_tag_that_an_organization_demands_is_named_before_anything_is_stopped(
             ),
             "This is a quota, not a matter of tags: delete snapshots, or ask AWS for a higher",
         ),
+        (
+            CloudError(
+                "ec2:CreateSnapshots failed: SnapshotCreationRateExceeded: no",
+                code="SnapshotCreationRateExceeded",
+            ),
+            "EC2 had too many calls, not a matter of tags: try again later",
+        ),
         (NotFound("ec2:CreateSnapshots failed: InvalidInstanceID.NotFound: no"), "the tags Name,"),
         (Protected("ec2:CreateSnapshots failed: OperationNotPermitted: no"), "the tags Name,"),
     ],

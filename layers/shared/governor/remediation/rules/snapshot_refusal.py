@@ -40,6 +40,8 @@ def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
         advice = (
             "This is a quota, not a matter of tags: delete snapshots, or ask AWS for a higher quota"
         )
+    elif _is_of_rate(error):
+        advice = "EC2 had too many calls, not a matter of tags: try again later"
     elif isinstance(error, AccessDenied):
         advice = (
             "Allow ec2:CreateSnapshots to the role of take_snapshot in this account. If a policy "
@@ -77,6 +79,12 @@ def _is_of_quota(error: CloudError) -> bool:
     """Return whether the account has as many snapshots as EC2 allows it, such as
     `SnapshotLimitExceeded`. Tags have a limit, too, which is no quota."""
     return error.code.endswith("LimitExceeded") and error.code != _TOO_MANY_TAGS
+
+
+def _is_of_rate(error: CloudError) -> bool:
+    """Return whether EC2 had too many calls in a short time, such as
+    `SnapshotCreationPerVolumeRateExceeded`."""
+    return error.code.endswith("RateExceeded")
 
 
 def _is_by_organization(error: CloudError, words: str) -> bool:
