@@ -43,16 +43,7 @@ def starting(stopped_for: timedelta = timedelta(0)) -> tuple[FleetWorld, Episode
     )
     world.state.note_told(ref, NOW)
     world.clock.moment += stopped_for
-    stopped = world.ec2.instances[instance_id]
-    asked = StartTry(
-        asked_at=world.clock.now(),
-        asked_by="link:ada@example.com",
-        channel="page",
-        launched_before=stopped.launch_time,
-        reason_before=reason_of_state(stopped),
-        status=StartStatus.ACCEPTED,
-    )
-    assert world.state.note_start_try(ref, asked, None)
+    assert world.state.note_start_try(ref, accepted_start(world, instance_id), None)
     world.ec2.instant = False
     world.ec2.start(TARGET, instance_id)
     world.announcer.sent.clear()
@@ -244,12 +235,10 @@ def run_and_fall_back(world: FleetWorld, ref: EpisodeRef) -> None:
     swept(world)
 
 
-def start_again(world: FleetWorld, ref: EpisodeRef) -> None:
-    """A person asks for a further start of the stopped instance, and EC2 accepts it."""
-    episode = stored_episode(world, ref)
-    assert episode.start_try is not None
-    stopped = world.ec2.instances[ref.instance_id]
-    asked = StartTry(
+def accepted_start(world: FleetWorld, instance_id: str) -> StartTry:
+    """A start of the stopped instance that a person asks for now, and EC2 accepts."""
+    stopped = world.ec2.instances[instance_id]
+    return StartTry(
         asked_at=world.clock.now(),
         asked_by="link:ada@example.com",
         channel="page",
@@ -257,6 +246,13 @@ def start_again(world: FleetWorld, ref: EpisodeRef) -> None:
         reason_before=reason_of_state(stopped),
         status=StartStatus.ACCEPTED,
     )
+
+
+def start_again(world: FleetWorld, ref: EpisodeRef) -> None:
+    """A person asks for a further start of the stopped instance, and EC2 accepts it."""
+    episode = stored_episode(world, ref)
+    assert episode.start_try is not None
+    asked = accepted_start(world, ref.instance_id)
     assert world.state.note_start_try(ref, asked, episode.start_try)
 
 

@@ -67,7 +67,7 @@ class Pending:
 
     @property
     def own_dimension(self) -> str:
-        """Return the dimension by which the policy tells devices apart; empty if it names none."""
+        """Return the dimension that distinguishes devices by the policy; empty if it names none."""
         return self.request.policy.metrics.device_dimension
 
     @property

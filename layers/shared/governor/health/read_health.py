@@ -172,8 +172,8 @@ class _DimensionSets:
         """Return the dimension sets of the listed series of one instance; without any, both parts
         are empty. An aggregate of several GPUs is read first, and the GPUs later; else the GPUs
         are, or the aggregate is, read first. Of several aggregates, the one with the fewest
-        dimensions is taken: `InstanceId` alone, if that is published. The policy may tell GPUs
-        apart by an `own_dimension`."""
+        dimensions is taken: `InstanceId` alone, if that is published. The policy may
+        distinguish GPUs by an `own_dimension`."""
         gpus = []
         aggregates = []
         for series in listed:
@@ -291,7 +291,7 @@ class _InstanceReads:
     def _label_of(self, figure: _Figure, dimensions: Dimensions) -> str:
         """Return the label of the GPU that these dimensions are about; `all` for an aggregate.
 
-        Hardware figures never have the dimension by which the policy tells devices apart.
+        Hardware figures never have the dimension by which the policy distinguishes devices.
         """
         if not figure.is_hardware:
             return evidence.gpu_label(dimensions, self.request.policy.metrics.device_dimension)

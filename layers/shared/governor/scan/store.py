@@ -128,12 +128,9 @@ class Scans(Store):
     def _refusals(self, item_by_place: dict[str, Document]) -> Iterator[tuple[str, RefusedScan]]:
         """Yield the place and its refusal, but for those that cannot be read."""
         for name, item in item_by_place.items():
-            try:
-                [refused] = self._table.records(RefusedScan, [item])
-            except (CloudError, *DAMAGED):
-                self._table.log_left_out(f"the refusal of {name}")
-                continue
-            yield name, refused
+            refused = self._readable(RefusedScan, item, f"the refusal of {name}")
+            if refused is not None:
+                yield name, refused
 
     def _lines(self, items: list[Document]) -> Iterator[Document]:
         """Yield the packed rows, up to their end. Raises: one of `DAMAGED`."""

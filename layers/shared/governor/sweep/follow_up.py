@@ -179,6 +179,11 @@ class FollowUp:
             return False
         return case.listed.is_first_sight or sweep.is_hourly_check_due(case.id)
 
+    @property
+    def _settle(self) -> SettleRestart:
+        """Return what ends the open savings of an instance that was started."""
+        return SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
+
     def _settle_restart(self, sweep: Sweep, case: Case) -> None:
         """End the open savings of an instance that runs again; do nothing if it has none.
 
@@ -188,8 +193,7 @@ class FollowUp:
         instance = case.instance
         false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
         entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
-        settle = SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
-        settle(entries, instance.launch_time, false_within, sweep.now)
+        self._settle(entries, instance.launch_time, false_within, sweep.now)
 
     def _settle_replaced(self, sweep: Sweep) -> None:
         """End the saving of a stopped instance for each instance that is new in this sweep and may
@@ -323,8 +327,7 @@ class FollowUp:
         if instance is not None and instance.state == "stopping":
             return  # The next sweep looks again.
         if instance is not None and instance.state == "stopped":
-            settle = SettleRestart(self.ledger_store, self.episode_store, self.instance_store)
-            go_on = ContinueSaving(self.ledger_store, settle)
+            go_on = ContinueSaving(self.ledger_store, self._settle)
             false_within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
             go_on(replace(episode, start_try=start_try), instance, false_within, sweep.now)
         # Somebody may have asked for a further start meanwhile: the next sweep looks at that.

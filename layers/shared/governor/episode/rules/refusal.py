@@ -1,4 +1,4 @@
-"""Tell refusals of EC2 from answers that prove nothing.
+"""Distinguish refusals of EC2 from answers that prove nothing.
 
 There is no list of refusals. An answer in EC2's error format is a refusal, except throttling and
 the few faults of EC2's own servers.

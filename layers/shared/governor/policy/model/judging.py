@@ -175,7 +175,7 @@ class Metrics(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield a mistake for each name that the profile `custom` needs and the policy does not
-        give, and for a dimension that tells no devices apart; otherwise nothing."""
+        give, and for a dimension that distinguishes no devices; otherwise nothing."""
         if self.device_dimension == _OF_AN_INSTANCE:
             yield ("device_dimension",), "names the instance, and not one of its devices"
         if self.device_dimension and not _is_dimension(self.device_dimension):

@@ -192,8 +192,8 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if utilization may be a share of 0 to 1, in which a busy GPU looks
     idle. Return `None` otherwise.
 
-    Percent and share are told apart by a reading of 2 or more; for a publisher of percent, by one
-    above 1. Below the threshold in both units, the GPU is idle in both.
+    A reading of 2 or more distinguishes percent from a share; for a publisher of percent, one
+    above 1 does. Below the threshold in both units, the GPU is idle in both.
     """
     reason = why_scale_is_unknown(evidence, policy)
     return None if reason is None else no_data(evidence, reason)
