@@ -28,7 +28,8 @@ from tests.unit.aws.state_samples import TABLE, create_table
 
 PATH = Path(__file__).with_name("schema.json")
 ROOMS = Path(governor.__file__).parent
-READS = {"read", "read_all", "records"}
+READS = {"read", "read_all", "records", "_readable"}
+"""Names of the methods whose first argument is the kind of record that they read."""
 STAGES = {"measurement", "asking", "clearance", "progress", "ending", "undo"}
 """Records whose fields are attributes of the episode that has them."""
 NESTED = ("schema", "items_schema", "keys_schema", "values_schema", "choices", "steps", "fields")
