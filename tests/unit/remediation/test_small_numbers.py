@@ -131,6 +131,21 @@ def test_work_under_other_dimensions_keeps_an_instance(
     assert STOPPED == outcomes([*QUIET, Published(metric, resting, dimensions)], vetoes=vetoes)
 
 
+@pytest.mark.parametrize("dimensions", [{}, {"index": "0", "host": "a"}])
+@pytest.mark.parametrize(
+    ("metric", "working", "resting"),
+    [(POWER, 255.0, 30.0), ("nvidia_smi_utilization_encoder", 100.0, 0.0)],
+)
+def test_a_quiet_publisher_does_not_hide_a_busy_one(
+    metric: str, working: float, resting: float, dimensions: dict[str, str]
+) -> None:
+    """The figure is quiet under the dimensions of utilization, and not under others."""
+    quiet = [*QUIET, Published(metric, resting, ONE_GPU)]
+
+    assert BUSY == outcomes([*quiet, Published(metric, working, dimensions)])
+    assert STOPPED == outcomes([*quiet, Published(metric, resting, dimensions)])
+
+
 # Power that is too low to be power confirms nothing.
 
 

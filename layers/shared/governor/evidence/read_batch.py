@@ -214,7 +214,13 @@ class Batch:
             return False
         if pending.factor(figure, self._window.period) is None:
             return False
-        return pending.is_missing(figure)
+        return self._looks_everywhere(pending) or pending.is_missing(figure)
+
+    def _looks_everywhere(self, pending: Pending) -> bool:
+        """Return whether this read decides on an instance that turns idle, on a question or on an
+        act: a second publisher may show work that the first does not."""
+        figures = pending.figures_read & FIGURES.keys()
+        return any(not FIGURES[figure].at_every_sweep for figure in figures)
 
     def _listed_by_agent(self, instances: list[Pending], figure: str) -> Iterator[AskedSeries]:
         """Yield the series of one figure of the agent that a listing shows.
