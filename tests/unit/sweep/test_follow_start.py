@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -12,16 +13,18 @@ from governor.alerts.model import AlertKind
 from governor.approvals.messages.sentences import comes_next_text
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
+from governor.core.units import iso
 from governor.episode.model.episode import Outcome, Undo
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.episode.rules.start import reason_of_state
 from governor.fleet.model import STOPPED
 from governor.money.book_saving import ContinueSaving
-from governor.money.model.ledger import Cash, Ending
+from governor.money.model.ledger import Cash, Ending, LedgerEntry
 from governor.money.rules.ledger import sum_saved
 from governor.money.store.ledger import booking
 from governor.policy.rules.changes import asked_under
 from governor.remediation.follow_start import MAY_FALL_BACK_FOR
+from governor.table.table import Document, Write, insert
 from tests.builders import NOW, TARGET, make_entry
 from tests.unit.worlds.builders import open_question, stored_episode
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -29,8 +32,11 @@ from tests.unit.worlds.fleet_world import FleetWorld
 KEY_ERROR = "Client.InternalError: Client error on launch"
 
 
-def starting(stopped_for: timedelta = timedelta(0)) -> tuple[FleetWorld, EpisodeRef]:
-    """An instance that an episode has stopped, and that EC2 was asked to start some time later."""
+def starting(
+    stopped_for: timedelta = timedelta(0), *, is_closed: bool = True
+) -> tuple[FleetWorld, EpisodeRef]:
+    """An instance that an episode has stopped, and that EC2 was asked to start some time later. The
+    episode may still be open then, as it makes snapshots."""
     world = FleetWorld()
     instance_id = world.add(1)
     world.sweep()
@@ -38,16 +44,28 @@ def starting(stopped_for: timedelta = timedelta(0)) -> tuple[FleetWorld, Episode
     world.state.clear_step(ref, "stop", NOW)
     world.state.note_step(ref, "stop", NOW)
     world.ec2.stop(TARGET, instance_id, dry_run=False)
-    world.state.close_episode(
-        ref, Outcome.STOPPED, "as approved", NOW, quiet_until=None, became=Outcome.STOPPED
-    )
-    world.state.note_told(ref, NOW)
+    if is_closed:
+        close(world, ref)
     world.clock.moment += stopped_for
     assert world.state.note_start_try(ref, accepted_start(world, instance_id), None)
     world.ec2.instant = False
     world.ec2.start(TARGET, instance_id)
     world.announcer.sent.clear()
     return world, ref
+
+
+def close(world: FleetWorld, ref: EpisodeRef, *, booked: Sequence[Write] = ()) -> None:
+    """Close the episode as its workflow does, with the writes that book its saving."""
+    world.state.close_episode(
+        ref,
+        Outcome.STOPPED,
+        "as approved",
+        world.clock.now(),
+        quiet_until=None,
+        became=Outcome.STOPPED,
+        booking=booked,
+    )
+    world.state.note_told(ref, world.clock.now())
 
 
 def swept(world: FleetWorld) -> list[AlertKind]:
@@ -182,6 +200,112 @@ def test_a_saving_that_goes_on_keeps_the_cash_figures_of_the_bill() -> None:
     ended_at = world.clock.now()
     assert world.state.settle_entry(continued, ended_at, Ending.STARTED, ended_at)
     assert [Ending.STARTED] * 2 == [entry.ended for entry in world.state.entries("2026-11")]
+
+
+@pytest.mark.parametrize("stopped_for", [timedelta(minutes=9), timedelta(hours=2)])
+def test_a_start_that_fell_back_before_the_stop_was_booked_is_followed_until_it_is(
+    stopped_for: timedelta,
+) -> None:
+    """The workflow books a stop at its end, after its snapshots. The minutes for which the instance
+    ran save nothing, and a stop undone within the hour stays a false stop."""
+    world, ref = starting(stopped_for, is_closed=False)
+    started_at = world.clock.now()
+    run_and_fall_back(world, ref)
+    fell_back_at = world.clock.now()
+    assert ref == followed(world, ref)
+
+    close(world, ref, booked=booking(make_entry(1, episode=ref, booked_at=NOW)))
+    swept(world)
+    stop, continued = world.state.entries("2026-11")
+    is_false_stop = stopped_for < timedelta(hours=1)
+    assert (started_at, is_false_stop) == (stop.ended_at, stop.false_stop)
+    assert (fell_back_at, NOW) == (continued.booked_at, continued.first_booked_at)
+    assert followed(world, ref) is None
+
+
+@pytest.mark.parametrize("ended", [None, Ending.STARTED, Ending.REPLACED])
+@pytest.mark.parametrize("stopped_for", [timedelta(minutes=9), timedelta(hours=2)])
+def test_the_previous_release_counts_less_and_never_more_of_a_saving_that_goes_on(
+    stopped_for: timedelta, ended: Ending | None
+) -> None:
+    """A rollback reads the stop alone, until the start that fell back; nothing of a false stop."""
+    world, ref = starting(stopped_for)
+    stop = make_entry(1, episode=ref, booked_at=NOW, saves_from=NOW, recorded_at=NOW)
+    world.state._table.transact(*booking(stop))
+    run_and_fall_back(world, ref)
+    [continued] = world.state.open_of(TARGET)
+    billed_at = world.clock.now()
+    world.state.correct(continued, Cash(Decimal(1), Decimal(2)), "bill.csv", billed_at)
+    world.clock.moment += timedelta(days=1)
+    if ended is not None:
+        by = "i-2" if ended is Ending.REPLACED else ""
+        assert world.state.settle_entry(continued, world.clock.now(), ended, billed_at, by=by)
+
+    counted_days = timedelta(days=30)
+    before = read_by_the_previous_release(world)
+    [entry] = before
+    assert stop.saved_usd_per_hour is not None
+    saved_before = sum_saved(before, NOW, world.clock.now(), counted_days)
+    is_false_stop = stopped_for < timedelta(hours=1)
+    hours = 0 if is_false_stop else 2
+    assert stop.saved_usd_per_hour * hours == saved_before.net_usd
+    assert (NOW, is_false_stop) == (entry.booked_at, entry.false_stop)
+    now = sum_saved(world.state.entries("2026-11"), NOW, world.clock.now(), counted_days)
+    assert now.net_usd > saved_before.net_usd
+
+
+def test_an_end_that_the_previous_release_wrote_counts_after_the_next_update() -> None:
+    """During a rollback the instance is started: that release writes the end beside the time."""
+    world, ref = starting(timedelta(hours=2))
+    world.state._table.transact(*booking(make_entry(1, episode=ref, booked_at=NOW)))
+    run_and_fall_back(world, ref)
+    [continued] = world.state.open_of(TARGET)
+    ended_at = world.clock.now()
+    end = replace(
+        continued, ended_at=ended_at, ended=Ending.STARTED, ours=False, first_booked_at=None
+    )
+    name = f"{iso(continued.booked_at)}#{ref.execution_name}#END"
+    world.state._table.write(insert(("LEDGER#2026-11", name), end))
+
+    entries = world.state.entries("2026-11")
+    assert [Ending.STARTED, Ending.STARTED] == [entry.ended for entry in entries]
+    assert ended_at == entries[-1].ended_at
+
+
+def read_by_the_previous_release(world: FleetWorld) -> list[LedgerEntry]:
+    """The entries of the month as the release reads them that knew one entry of each episode."""
+    table = world.state._table
+    booked: list[Document] = []
+    additions: list[Document] = []
+    for item in table.query("LEDGER#2026-11"):
+        is_addition = "#END" in item["sk"] or "#BILL#" in item["sk"]
+        (additions if is_addition else booked).append(item)
+    entries = {entry.episode: entry for entry in table.records(LedgerEntry, booked)}
+    for addition in table.records(LedgerEntry, additions):
+        changes = addition.correction_fields if addition.corrected_at else addition.end_fields
+        entries[addition.episode] = replace(entries[addition.episode], **changes)
+    return list(entries.values())
+
+
+@pytest.mark.parametrize("months", [0, 6])
+def test_a_first_start_that_fell_back_reads_no_month_of_the_ledger(months: int) -> None:
+    """Only the entry of the stop itself is read: its end names this start."""
+    world, ref = starting(timedelta(days=30 * months, hours=2))
+    world.state._table.transact(*booking(make_entry(1, episode=ref, booked_at=NOW)))
+    asked: list[tuple[str, str]] = []
+    query = world.state._table.query
+
+    def listening(pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        if pk.startswith("LEDGER#"):
+            asked.append((pk, prefix))
+        return query(pk, prefix, after=after)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.state._table, "query", listening)
+        run_and_fall_back(world, ref)
+
+    assert [("LEDGER#2026-11", f"{iso(NOW)}#{ref.execution_name}")] == asked
+    assert [True] == [entry.is_continuation for entry in world.state.open_of(TARGET)]
 
 
 def test_nobody_is_asked_about_a_stopped_instance_that_ran_since_its_stop() -> None:

@@ -329,7 +329,7 @@ class ContinueSaving:
         # The event of the start should have ended the saving. It may be lost, or come late.
         entries = self.ledger_store.open_entries(instance.target, instance.instance_id)
         self.settle(entries, instance.launch_time, false_within, now)
-        newest = self.ledger_store.newest_of(episode.ref, stopped_at, now)
+        newest = self.ledger_store.newest_of(episode.ref, stopped_at, instance.launch_time, now)
         if newest is None or newest.ended not in (Ending.STARTED, Ending.UNDONE):
             return False
         fell_back_at = start_try.ended_at

@@ -315,7 +315,7 @@ class FollowUp:
 
     def _follow_start(self, sweep: Sweep, ref: EpisodeRef) -> None:
         """Look whether an instance that EC2 was asked to start runs, or fell back. If it ran first,
-        the saving of its stop goes on. Raises: CloudError."""
+        the saving of its stop goes on, once that is booked. Raises: CloudError."""
         episode = self.episode_store.episode(ref)
         if episode is None:
             self.episode_store.end_following(ref)
@@ -324,7 +324,10 @@ class FollowUp:
         start_try = self.follow_start(episode, instance)
         if start_try is None or not start_try.ran_and_fell_back:
             return
-        if instance is not None and instance.state == "stopping":
+        is_stopping = instance is not None and instance.state == "stopping"
+        # An episode books its stop when it is closed. Only then the saving can end and go on.
+        is_booked = episode.ending is not None
+        if is_stopping or not is_booked:
             return  # The next sweep looks again.
         if instance is not None and instance.state == "stopped":
             go_on = ContinueSaving(self.ledger_store, self._settle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
@@ -37,6 +38,12 @@ _END = "#END"
 """The key of an entry's end is the key of the entry followed by this."""
 _BILL = "#BILL#"
 """The key of a correction by a bill is the key of the entry followed by this and a time."""
+_GOES_ON = f"{_BILL}goes-on"
+"""The key of an entry that goes on with the saving of a stop ends with this.
+
+The previous release takes such an item, and the end of it, for a correction by a bill with the same
+figures. So it counts the stop until the start that fell back: less than was saved, never more.
+"""
 
 
 class Ledger(Store):
@@ -86,7 +93,7 @@ class Ledger(Store):
             ours=False,
         )
         pk, sk = _ledger_key(entry)
-        adding_end = insert((pk, sk + _END), end)
+        adding_end = insert((pk, sk + _END), _stored(end))
         writes = [_settling_open(entry, end), adding_end]
         if by:
             # This write fails, and with it all, if the instance has replaced another one.
@@ -116,47 +123,60 @@ class Ledger(Store):
         return self._with_ends_and_corrections(self._table.query(f"LEDGER#{month}"))
 
     def newest_of(
-        self, ref: EpisodeRef, first_booked_at: UtcDatetime, now: UtcDatetime
+        self,
+        ref: EpisodeRef,
+        first_booked_at: UtcDatetime,
+        started_at: UtcDatetime,
+        now: UtcDatetime,
     ) -> LedgerEntry | None:
         """Return the entry of this episode that was booked last, with its end and its last
         correction by a bill; `None` if there is none. The first one was booked at
-        `first_booked_at`.
+        `first_booked_at`, and the instance was started last at `started_at`.
 
-        After a start that fell back, an episode has a further entry. Raises: CloudError.
+        After a start that fell back, an episode has a further entry. Later entries are looked for
+        only if an earlier start ended the saving of the first one. Raises: CloudError.
         """
-        for month in reversed(months(first_booked_at, now)):
-            items = []
-            for item in self._table.query(f"LEDGER#{month}"):
-                _, execution_name, *_ = item["sk"].split("#")
-                if execution_name == ref.execution_name:
-                    items.append(item)
-            entries = self._with_ends_and_corrections(items)
+        first = self._first_of(ref, first_booked_at)
+        if first is None or first.ended_at is None or first.ended_at >= started_at:
+            return first
+        for month in reversed(months(first.ended_at, now)):
+            items = self._table.query(f"LEDGER#{month}", after=iso(first.ended_at))
+            entries = self._with_ends_and_corrections(_items_of(ref, items))
             if entries:
                 return entries[-1]
-        return None
+        return first
+
+    def _first_of(self, ref: EpisodeRef, booked_at: UtcDatetime) -> LedgerEntry | None:
+        """Return the first entry of this episode, which was booked at `booked_at`, with its end and
+        its last correction by a bill; `None` if there is none. Raises: CloudError."""
+        pk, sk = _key_at(ref, booked_at)
+        items = self._table.query(pk, sk)
+        # The name of another episode of the instance may begin with that of this one.
+        entries = self._with_ends_and_corrections(_items_of(ref, items))
+        return entries[0] if entries else None
 
     def _with_ends_and_corrections(self, items: Iterable[Document]) -> list[LedgerEntry]:
         """Return the entries among these items of one month, in their order, each with its end and
         its last correction by a bill; empty if there are none. Raises: CloudError, also if an entry
         is damaged."""
         booked: list[Document] = []
-        ends_and_corrections: list[Document] = []
+        ends: list[Document] = []
+        corrections: list[Document] = []
         for item in items:
-            if _END in item["sk"] or _BILL in item["sk"]:
-                ends_and_corrections.append(item)
+            if _is_end(item):
+                ends.append(item)
+            elif _is_correction(item):
+                corrections.append(item)
             else:
                 booked.append(item)
-        # After a start that fell back, an episode has a further entry.
         entries: dict[Key, LedgerEntry] = {}
         for entry in self._table.records(LedgerEntry, booked):
-            entries[_ledger_key(entry)] = entry
-        for addition in self._table.records(LedgerEntry, ends_and_corrections):
-            key = _ledger_key(addition)
-            if key in entries:
-                changes = (
-                    addition.correction_fields if addition.corrected_at else addition.end_fields
-                )
-                entries[key] = replace(entries[key], **changes)
+            # Only a correction itself has this time, and the stored form of `_stored`.
+            entries[_name_of(entry)] = replace(entry, corrected_at=None)
+        for end in self._table.records(LedgerEntry, ends):
+            _change(entries, end, end.end_fields)
+        for correction in self._table.records(LedgerEntry, corrections):
+            _change(entries, correction, correction.correction_fields)
         return list(entries.values())
 
     def book(self, entry: LedgerEntry) -> bool:
@@ -172,8 +192,7 @@ class Ledger(Store):
         for item in self._table.query(f"LEDGER#{month}"):
             is_termination = item.get("outcome") == Outcome.TERMINATED
             is_ended_by_one = item.get("ended") == Ending.TERMINATED
-            is_correction = _BILL in item["sk"]
-            if (is_termination or is_ended_by_one) and not is_correction:
+            if (is_termination or is_ended_by_one) and not _is_correction(item):
                 items.append(item)
         entries = {_ledger_key(entry): entry for entry in self._table.records(LedgerEntry, items)}
         return list(entries.values())
@@ -188,7 +207,10 @@ class Ledger(Store):
         wanted_keys: list[Key] = []
         for ref, booked_at in stops.items():
             pk, sk = _key_at(ref, booked_at)
-            wanted_keys += [(pk, sk + _END), _open_key_of(ref)]
+            # A stop has ended under the first key, a saving that goes on under the second.
+            wanted_keys.append((pk, sk + _END))
+            wanted_keys.append((pk, sk + _GOES_ON + _END))
+            wanted_keys.append(_open_key_of(ref))
         items = self._table.get_all(wanted_keys)
         stored_ends = [item for item in items if _END in item["sk"]]
         open_names = {item["sk"] for item in items if _END not in item["sk"]}
@@ -249,7 +271,7 @@ def booking(entry: LedgerEntry | None) -> list[Write]:
     An entry that has not ended is also written among the open ones."""
     if entry is None:
         return []
-    booked = insert(_ledger_key(entry), entry)
+    booked = insert(_ledger_key(entry), _stored(entry))
     if entry.ended_at is not None:
         return [booked]
     return [booked, insert(_open_key(entry), entry, until=entry.booked_at + _OPEN_KEPT)]
@@ -267,10 +289,58 @@ def _settling_open(entry: LedgerEntry, end: LedgerEntry) -> Write:
     return put(_open_key(entry), end, present(), until=until)
 
 
+def _stored(entry: LedgerEntry) -> LedgerEntry:
+    """Return the entry, or the end of one, as the ledger stores it: one that goes on with a saving
+    has the time of a correction, by which the previous release takes it for one."""
+    if not entry.is_continuation:
+        return entry
+    return replace(entry, corrected_at=entry.recorded_at or entry.booked_at)
+
+
+def _items_of(ref: EpisodeRef, items: Iterable[Document]) -> list[Document]:
+    """Return those of these items of a month that belong to this episode; empty if there are
+    none."""
+    found = []
+    for item in items:
+        _, execution_name, *_ = item["sk"].split("#")
+        if execution_name == ref.execution_name:
+            found.append(item)
+    return found
+
+
+def _is_end(item: Document) -> bool:
+    """Return whether an item of a month is the end of an entry."""
+    name: str = item["sk"]
+    return name.endswith(_END)
+
+
+def _is_correction(item: Document) -> bool:
+    """Return whether an item of a month is the correction of an entry by a bill."""
+    name: str = item["sk"]
+    return _BILL in name.replace(_GOES_ON, "")
+
+
+def _change(
+    entries: dict[Key, LedgerEntry], addition: LedgerEntry, changes: Mapping[str, Any]
+) -> None:
+    """Change the entry to which an addition belongs; do nothing if it is not among `entries`."""
+    name = _name_of(addition)
+    if name in entries:
+        entries[name] = replace(entries[name], **changes)
+
+
+def _name_of(entry: LedgerEntry) -> Key:
+    """Return the key under which a month that was read keeps an entry. It is the same for its end
+    and its corrections, by whichever release they were written."""
+    return _key_at(entry.episode, entry.booked_at)
+
+
 def _ledger_key(entry: LedgerEntry) -> Key:
     """Return the key of an entry in the ledger: `LEDGER#2026-11` by its month, then the ISO time of
-    its booking, a `#` and the execution name of its episode."""
-    return _key_at(entry.episode, entry.booked_at)
+    its booking, a `#` and the execution name of its episode. That of an entry which goes on with a
+    saving ends with `#BILL#goes-on`."""
+    pk, sk = _key_at(entry.episode, entry.booked_at)
+    return (pk, sk + _GOES_ON) if entry.is_continuation else (pk, sk)
 
 
 def _key_at(ref: EpisodeRef, booked_at: UtcDatetime) -> Key:
