@@ -22,7 +22,7 @@ from governor.approvals.rules.approval import (
 )
 from governor.approvals.rules.terms import was_rightly_approved
 from governor.core.errors import DecisionRefused, NotAllowed
-from governor.core.units import day_and_time
+from governor.core.units import time_with_zone
 from governor.episode.model.episode import Episode, Phase, Terms
 from governor.episode.model.plan import Price
 from governor.policy.model.acting import Action
@@ -172,7 +172,7 @@ def test_a_button_says_what_a_keep_costs(usd: Decimal | None, cost: str) -> None
     episode, _ = asked(keep_at_most=timedelta(hours=2), price=Price(usd, "list price"))
 
     assert NOW + timedelta(hours=2) == keep_end(episode, NOW)
-    assert f"Keep until {day_and_time(NOW + timedelta(hours=2), 'UTC', NOW)}{cost}" == keep_text(
+    assert f"Keep until {time_with_zone(NOW + timedelta(hours=2), 'UTC', NOW)}{cost}" == keep_text(
         episode, NOW
     )
 

@@ -35,7 +35,7 @@ OFFICE = {
 }
 MONDAY = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
 """NOW is a Friday afternoon."""
-LABEL = "Keep until Mon 08:30 ($136)"
+LABEL = "Keep until Mon 08:30 Berlin ($136)"
 PRICE = Price(Decimal("2.015"), "list price")
 
 
@@ -81,7 +81,7 @@ def test_the_hours_are_those_of_who_is_asked_when_the_question_is_opened() -> No
 
 
 @pytest.mark.parametrize(
-    ("days", "label"), [(30, "Keep until Sat 09:00"), (0, "Keep until Fri 12:02")]
+    ("days", "label"), [(30, "Keep until Sat 09:00 UTC"), (0, "Keep until Fri 12:02 UTC")]
 )
 def test_no_keep_is_offered_beyond_what_the_policy_allows(days: int, label: str) -> None:
     """Nor with a cost where none is known."""

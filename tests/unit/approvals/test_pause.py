@@ -287,7 +287,7 @@ def test_the_late_end_of_a_pause_never_says_that_nothing_is_paused_while_somethi
     messages.sweep()
 
     _, ended, paused_again = messages.world.announcer.sent
-    assert "GPU Governor was paused from Fri 12:02 to Fri 12:32" == ended.subject
+    assert "GPU Governor was paused from Fri 12:02 to Fri 12:32 UTC" == ended.subject
     assert (
         "It has been paused again since Fri 12:33 UTC. You get a separate message about that pause."
         in (ended.lines)
@@ -300,8 +300,11 @@ def test_the_late_end_of_a_pause_never_says_that_nothing_is_paused_while_somethi
     ("late", "subject"),
     [
         (timedelta(minutes=59), "GPU Governor is no longer paused"),
-        (timedelta(hours=1), "GPU Governor was paused from Fri 12:02 to Fri 12:02"),
-        (timedelta(days=7), "GPU Governor was paused from Fri Nov 20, 12:02 to Fri Nov 20, 12:02"),
+        (timedelta(hours=1), "GPU Governor was paused from Fri 12:02 to Fri 12:02 UTC"),
+        (
+            timedelta(days=7),
+            "GPU Governor was paused from Fri Nov 20, 12:02 to Fri Nov 20, 12:02 UTC",
+        ),
         (timedelta(days=7, minutes=1), None),
     ],
 )

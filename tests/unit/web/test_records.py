@@ -55,7 +55,7 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
     world = kept()
     page = world.get().body
 
-    assert "keeps running until Fri 16:02</h1>" in page
+    assert "keeps running until Fri 16:02 UTC</h1>" in page
     assert "Nothing was changed" not in page
     steps = re.findall(r"<li[^>]*>(.*?)</li>", page.split('class="steps"')[1].split("</ol>")[0])
     assert ["Found idle on", "Kept by", "Kept on"] == [
@@ -64,13 +64,13 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
     assert "Fri 12:02 UTC" in steps[0]
     assert "What would have been lost</h2>" in page
     world.clock.moment = SOON
-    assert "was kept until Fri 16:02</h1>" in world.get().body
+    assert "was kept until Fri 16:02 UTC</h1>" in world.get().body
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("keep", "keeps running until Fri 16:02</h1>"),
+        ("keep", "keeps running until Fri 16:02 UTC</h1>"),
         ("exempt", "is exempt and keeps running</h1>"),
     ],
 )

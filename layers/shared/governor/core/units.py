@@ -174,7 +174,8 @@ def in_utc(moment: UtcDatetime) -> str:
 
 def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """Return a moment as text in a time zone, without the zone's name: `Sat 04:02`, or from six
-    days away on `Sat Dec 5, 04:02`. It is for subjects of messages that name the zone elsewhere."""
+    days away on `Sat Dec 5, 04:02`. It is for the first time of a range whose end names the
+    zone."""
     local = moment.astimezone(ZoneInfo(zone))
     if abs(moment - now) >= _FAR:
         return f"{local:%a %b} {local.day}, {local:%H:%M}"

@@ -30,7 +30,7 @@ from governor.approvals.rules.approval import (
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
-from governor.core.units import Usd, UtcDatetime, clip, clock, day_and_time, iso, plural, sentence
+from governor.core.units import Usd, UtcDatetime, clip, clock, iso, plural, sentence, time_with_zone
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.profiles import part_word_of_type
@@ -261,9 +261,8 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     title = f"{name} is starting" if episode.is_starting else alert.subject
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
-        title = (
-            f"{name} was kept until {day_and_time(kept_until, episode.asking.time_zone, view.now)}"
-        )
+        end = time_with_zone(kept_until, episode.asking.time_zone, view.now)
+        title = f"{name} was kept until {end}"
     return title.replace(name, short_name), _lead_of(alert)
 
 
@@ -390,7 +389,7 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
     zone = view.episode.asking.time_zone
     morning = keep_end(view.episode, now)
     offered = {
-        f"until {day_and_time(morning, zone, now)} {zone}": morning,
+        f"until {time_with_zone(morning, zone, now)}": morning,
         "for 4 hours": now + timedelta(hours=4),
         "for a week": now + timedelta(days=7),
     }

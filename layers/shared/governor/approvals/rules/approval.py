@@ -14,7 +14,7 @@ from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import DecisionRefused, TooLate
-from governor.core.units import UtcDatetime, as_utc, clock, day_and_time, minutes, people, usd
+from governor.core.units import UtcDatetime, as_utc, clock, minutes, people, time_with_zone, usd
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
 from governor.policy.model.policy import Mode
@@ -77,10 +77,10 @@ def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
-    """Return the label of the keep button, like `Keep until Mon 09:00 ($408)`, with the cost until
-    then; without the cost if the price is zero or not known."""
+    """Return the label of the keep button, like `Keep until Mon 09:00 Berlin ($408)`, with the cost
+    until then; without the cost if the price is zero or not known."""
     end = keep_end(episode, now)
-    text = f"Keep until {day_and_time(end, episode.asking.time_zone, now)}"
+    text = f"Keep until {time_with_zone(end, episode.asking.time_zone, now)}"
     price = episode.price.usd_per_hour
     if not price:
         return text
