@@ -8,7 +8,7 @@ change an instance.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -59,11 +59,12 @@ class CloseSweep:
     hub: Target
 
     def __call__(self, *, has_failures: bool = False) -> ClosedSweep:
-        """Notify people of states that began, and of those that are over, and delete the latter.
-        Notify people of causes of failures that are gone. Close incidents that are over.
+        """Notify people of standing states that began or are over, and of causes of failures that
+        are gone. Close incidents that are over.
 
-        Return the targets that cannot be swept for a new reason, those that failed for a known one
-        if the sweep `has_failures`, and problems: a failed step is a problem and is not raised.
+        Return what `ClosedSweep` holds. Known failures are looked for only if the sweep
+        `has_failures`. It raises nothing: a step that fails becomes a problem, and the next steps
+        go on.
         """
         closed = ClosedSweep()
         attempt(closed.problems, "standing states", self._follow_states, closed)
@@ -74,8 +75,12 @@ class CloseSweep:
         return closed
 
     def _follow_states(self, closed: ClosedSweep) -> None:
-        """Notify people of states that began or are over, and set `newly_unswept`. Raises:
-        CloudError if the table cannot be read or written."""
+        """Notify people of standing states that began or are over, add targets to `newly_unswept`,
+        and delete states that a later one replaces. Do nothing without states.
+
+        A message that cannot be sent becomes a problem. Raises: CloudError if the table cannot be
+        read or written.
+        """
         now = self.clock.now()
         states = self.failure_store.standing_states()
         if not states:
@@ -83,7 +88,7 @@ class CloseSweep:
         ended = self._ended(states)
         began = [state for state in states if state.told_at is None and state not in ended]
         for kind, members in _by_kind(began).items():
-            notify = partial(self._notify_of_begins, kind, members, now, closed)
+            notify = partial(self._notify_of_begun, kind, members, now, closed)
             attempt(closed.problems, f"message: {kind.value}", notify)
         for kind, members in _by_kind(ended).items():
             notify = partial(self._notify_of_end, kind, members, now)
@@ -112,7 +117,7 @@ class CloseSweep:
                 ended.append(state)
         return ended
 
-    def _notify_of_begins(
+    def _notify_of_begun(
         self,
         kind: StateKind,
         states: Sequence[StandingState],
@@ -123,26 +128,31 @@ class CloseSweep:
         and add those of whole targets to `newly_unswept`: a place that is in a state at every
         second sweep is reported once a day. Raises: CloudError."""
         state_by_key = {f"standing#{state.kind.value}#{state.place}": state for state in states}
-
-        def notify(keys: Sequence[str]) -> dict[str, CloudError | None]:
-            """Send the message about the states of these keys. Raises: CloudError."""
-            due = [state_by_key[key] for key in keys]
-            unswept = [state for state in due if state.is_of_target]
-            closed.newly_unswept = (*closed.newly_unswept, *unswept)
-            self._notify_of_begin(kind, due, now)
-            return dict.fromkeys(keys)
-
+        notify = partial(self._notify_of_due, kind, state_by_key, now, closed)
         for error in self.once.of_many([*state_by_key], notify).values():
             if error is not None:
                 raise error
 
-    def _notify_of_begin(
-        self, kind: StateKind, states: Sequence[StandingState], now: UtcDatetime
-    ) -> None:
-        """Send one message about all these states, and note that. Raises: CloudError; a message
-        that was sent and could not be noted is sent again under the same id."""
-        self.announcer.announce(standing_alert(kind, states, self.hub, now))
-        self.failure_store.note_standing_told(states, now)
+    def _notify_of_due(
+        self,
+        kind: StateKind,
+        state_by_key: Mapping[str, StandingState],
+        now: UtcDatetime,
+        closed: ClosedSweep,
+        keys: Sequence[str],
+    ) -> dict[str, CloudError | None]:
+        """Send one message about the states of these keys, note that, and return `None` for each
+        key. States of whole targets are in `newly_unswept` even if the message cannot be sent.
+
+        Raises: CloudError; a message that was sent and could not be noted is sent again under the
+        same id.
+        """
+        due = [state_by_key[key] for key in keys]
+        unswept = [state for state in due if state.is_of_target]
+        closed.newly_unswept = (*closed.newly_unswept, *unswept)
+        self.announcer.announce(standing_alert(kind, due, self.hub, now))
+        self.failure_store.note_standing_told(due, now)
+        return dict.fromkeys(keys)
 
     def _notify_of_end(
         self, kind: StateKind, states: Sequence[StandingState], now: UtcDatetime
@@ -181,8 +191,9 @@ def _by_kind(states: Sequence[StandingState]) -> dict[StateKind, list[StandingSt
 
 
 def _is_replaced(state: StandingState, states: Sequence[StandingState]) -> bool:
-    """Return whether a later sweep met another state of the whole target, as if the role is gone
-    where the Region was not enabled before. People get a message about the later one."""
+    """Return whether a later sweep met another state of the same whole target: the Region was not
+    enabled before, and now the role is missing. People get a message about the later one. It is
+    false for a state of an instance."""
     if not state.is_of_target:
         return False
     for other in states:

@@ -83,11 +83,12 @@ class EndFailures:
     def _still_open(
         self, target: Target, members: Sequence[Failing], failures: Sequence[Failing]
     ) -> list[Failing]:
-        """Return those of the `members`, failures of one target, that are not over yet.
+        """Return those of the `members`, failures of one target, that are not over yet: all of them
+        if the last sweep of the target is not known, or was not complete.
 
-        A failure is over once a sweep of its target, at least `_FAILED_BEFORE` later, did not list
-        the instance, or the record of the instance counts no failure, or a newer of all `failures`
-        has another cause. Raises: CloudError.
+        Else a failure is over once it is older than that sweep by `_FAILED_BEFORE`, and the sweep
+        did not list the instance, or the record of the instance counts no failure, or `failures`
+        has a newer one of the same instance. Raises: CloudError.
         """
         page = self.fleet_store.page(target)
         if page is None or not _is_complete(page):

@@ -314,8 +314,13 @@ class FollowUp:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _follow_start(self, sweep: Sweep, ref: EpisodeRef) -> None:
-        """Look whether an instance that EC2 was asked to start runs, or fell back. If it ran first,
-        the saving of its stop goes on, once that is booked. Raises: CloudError."""
+        """Record what became of a start that EC2 was asked for. If the instance ran and is stopped
+        again, continue the saving of its stop once that is booked. Then follow the start no longer.
+
+        Only record it while the start is open, the instance is still `stopping` or the stop is not
+        booked: the next sweep looks again. If the episode does not exist, only stop following.
+        Raises: CloudError.
+        """
         episode = self.episode_store.episode(ref)
         if episode is None:
             self.episode_store.end_following(ref)
@@ -444,8 +449,8 @@ def _next_question(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeR
 
 
 def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
-    """Return whether a new question may start by the record alone: the instance has no open
-    episode, EC2 is not about to take it back, and people know its last outcome."""
+    """Return whether the record of the instance allows a new question: it has no open episode, EC2
+    is not about to take it back, and people were notified of its last outcome."""
     if record.open_episode is not None:
         return False
     if record.is_warned(now):

@@ -107,11 +107,11 @@ def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) 
     entries = sweep.attempt_read("instances that are stopped", read_open)
     if entries is not None:
         return stopped_rows(entries, running_ids)
-    return [
-        row
-        for row in previous_page.rows
-        if row.verdict == STOPPED and row.instance_id not in running_ids
-    ]
+    known_rows = []
+    for row in previous_page.rows:
+        if row.verdict == STOPPED and row.instance_id not in running_ids:
+            known_rows.append(row)
+    return known_rows
 
 
 def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:
@@ -224,12 +224,12 @@ def _with_reason(row: FleetRow, standing: Standing) -> FleetRow:
 def _keepers(
     approval_store: Approvals, cases: Sequence[Case], previous_rows: Mapping[str, FleetRow]
 ) -> dict[str, str]:
-    """Return, by instance id, the person who keeps the instance; without those that nobody keeps,
-    and those of whom that is not known.
+    """Return, by instance id, the person whose answer keeps the instance. Left out are instances
+    that nobody keeps, or whose person is not known; and keeps of another project, because only
+    people who could see the instance there may read who kept it.
 
     Each answer is read once, by one read for all new ones, and then carried over from row to row.
-    Left out are keeps of another project: only people who could see the instance there may read
-    who kept it. Raises: CloudError.
+    Raises: CloudError.
     """
     keepers: dict[str, str] = {}
     question_by_instance: dict[str, str] = {}
@@ -300,10 +300,10 @@ def _read_ended_episodes(
             refs.append(case.record.last_episode(case.instance.launch_time))
     if not refs:
         return {}
-    return {
-        ref.instance_id: episode
-        for ref, (episode, _) in approval_store.open_questions(refs).items()
-    }
+    episode_by_id: dict[str, Episode] = {}
+    for ref, (episode, _) in approval_store.open_questions(refs).items():
+        episode_by_id[ref.instance_id] = episode
+    return episode_by_id
 
 
 def _basic_row(

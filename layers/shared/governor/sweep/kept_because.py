@@ -48,8 +48,15 @@ class Keep(NamedTuple):
     until: UtcDatetime | None = None
 
 
-_Found = tuple[str, UtcDatetime | None]
-"""The name of the person, service, tag or override that keeps it, and the end of that."""
+class _KeptBy(NamedTuple):
+    """The keeper of an instance for one reason, and the end of that."""
+
+    name: str = ""
+    """The person, service, tag or override; empty if the reason names none."""
+    until: UtcDatetime | None = None
+    """`None` if it has no end."""
+
+
 BY_OUTCOME: Mapping[Outcome, KeepReason | None] = {
     Outcome.STOPPED: None,
     Outcome.TERMINATED: None,
@@ -73,14 +80,13 @@ def why_kept(standing: Standing) -> Keep | None:
     """Return the first reason, in the order of `FINDERS`, for which the instance stays; `None` if
     none is known."""
     for reason, find in FINDERS.items():
-        found = find(standing)
-        if found is not None:
-            by, until = found
-            return Keep(reason, by, until)
+        kept_by = find(standing)
+        if kept_by is not None:
+            return Keep(reason, kept_by.name, kept_by.until)
     return None
 
 
-def _exemption_tag(standing: Standing) -> _Found | None:
+def _exemption_tag(standing: Standing) -> _KeptBy | None:
     """Return the tag that exempts it; `None` if none does."""
     case = standing.case
     if not standing.row.exempt:
@@ -88,65 +94,65 @@ def _exemption_tag(standing: Standing) -> _Found | None:
     tag = case.policy.exemption.similar_tag_on(case.instance)
     if tag is None:
         return None
-    return f"tag {tag}", None
+    return _KeptBy(f"tag {tag}")
 
 
-def _exemption(standing: Standing) -> _Found | None:
+def _exemption(standing: Standing) -> _KeptBy | None:
     """Return the person whose answer exempts it; `None` if no answer does. The name is empty if the
     instance was in another project then: only people who could see it there may read it."""
     hold = standing.case.record.hold
     if hold.exempt_reason is None:
         return None
     if hold.exempt_in != standing.row.project:
-        return "", None
+        return _KeptBy()
     # The hold ends with its author in brackets: `needed for a demo (link:ada@example.com)`.
     _, _, author = hold.exempt_reason.rpartition(" (")
-    return author.removesuffix(")"), None
+    return _KeptBy(author.removesuffix(")"))
 
 
-def _keep(standing: Standing) -> _Found | None:
+def _keep(standing: Standing) -> _KeptBy | None:
     """Return the person whose answer keeps it, and until when; `None` if no answer does."""
     if standing.row.kept_until is None:
         return None
-    return standing.keep_by, standing.row.kept_until
+    return _KeptBy(standing.keep_by, standing.row.kept_until)
 
 
-def _manager(standing: Standing) -> _Found | None:
+def _manager(standing: Standing) -> _KeptBy | None:
     """Return the service that runs it, if it is idle; `None` otherwise."""
     verdict = standing.case.verdict
     if verdict.manager is None or not verdict.is_idle:
         return None
-    return verdict.manager.service, None
+    return _KeptBy(verdict.manager.service)
 
 
-def _freeze(standing: Standing) -> _Found | None:
+def _freeze(standing: Standing) -> _KeptBy | None:
     """Return that a freeze holds it; `None` if none does. It has no end until people release it."""
-    return ("", None) if standing.case.verdict.kind in HELD_BACK else None
+    return _KeptBy() if standing.case.verdict.kind in HELD_BACK else None
 
 
-def _session(standing: Standing) -> _Found | None:
-    """Return the person who was logged in at the last second look, and when the next one follows;
-    `None` if that did not end with a session, or is over."""
+def _session(standing: Standing) -> _KeptBy | None:
+    """Return the person whose session ended the last question, and when people may be asked again;
+    `None` if no session ended it, or that time is over."""
     record = standing.case.record
     is_quiet = standing.is_waiting and standing.row.quiet_until is not None
     if not is_quiet or not record.logged_in or record.last_outcome is not Outcome.WOKE_UP:
         return None
-    return record.logged_in, standing.row.quiet_until
+    return _KeptBy(record.logged_in, standing.row.quiet_until)
 
 
-def _restarts(standing: Standing) -> _Found | None:
+def _restarts(standing: Standing) -> _KeptBy | None:
     """Return until when nobody is asked because others start it again; `None` if that is not so."""
     until = standing.row.restarts_quiet_until
     if not standing.is_waiting or until is None:
         return None
-    return "", until
+    return _KeptBy(until=until)
 
 
-def _outcome(reason: KeepReason) -> Callable[[Standing], _Found | None]:
+def _outcome(reason: KeepReason) -> Callable[[Standing], _KeptBy | None]:
     """Return the finder of a reason that the outcome of the last episode gives until people are
     asked again."""
 
-    def find(standing: Standing) -> _Found | None:
+    def find(standing: Standing) -> _KeptBy | None:
         """Return until when nobody is asked; `None` if the last outcome is another one, or its time
         is over."""
         outcome = standing.case.record.last_outcome
@@ -155,27 +161,27 @@ def _outcome(reason: KeepReason) -> Callable[[Standing], _Found | None]:
             return None
         if BY_OUTCOME[outcome] is not reason:
             return None
-        return "", until
+        return _KeptBy(until=until)
 
     return find
 
 
-def _report_only(standing: Standing) -> _Found | None:
-    """Return the overrides, or the policy, because of which it is only reported, although other
-    instances are asked about; `None` if people are asked about it."""
+def _report_only(standing: Standing) -> _KeptBy | None:
+    """Return the overrides because of which an idle instance is only reported, or `the policy` if
+    there are none; `None` if it is not idle, or people are asked about it."""
     case = standing.case
     if not case.is_idle:
         return None
     by = ", ".join(standing.overrides)
     if standing.row.is_reported:
-        return by or "the policy", None
+        return _KeptBy(by or "the policy")
     is_observed = case.policy.mode is Mode.OBSERVE and standing.base.mode is not Mode.OBSERVE
     if is_observed and by:
-        return by, None
+        return _KeptBy(by)
     return None
 
 
-def _override(standing: Standing) -> _Found | None:
+def _override(standing: Standing) -> _KeptBy | None:
     """Return the overrides with a longer window, and the end of that window, once the window of the
     policy without them is over; `None` otherwise."""
     case = standing.case
@@ -187,7 +193,9 @@ def _override(standing: Standing) -> _Found | None:
         until = _read_later(standing)
     else:
         return None
-    return None if until is None else (", ".join(standing.overrides), until)
+    if until is None:
+        return None
+    return _KeptBy(", ".join(standing.overrides), until)
 
 
 def _asked_later(standing: Standing) -> UtcDatetime | None:
@@ -218,7 +226,7 @@ def _read_later(standing: Standing) -> UtcDatetime | None:
     return verdict.not_before
 
 
-FINDERS: Mapping[KeepReason, Callable[[Standing], _Found | None]] = {
+FINDERS: Mapping[KeepReason, Callable[[Standing], _KeptBy | None]] = {
     KeepReason.EXEMPTION_TAG: _exemption_tag,
     KeepReason.EXEMPTION: _exemption,
     KeepReason.KEEP: _keep,

@@ -48,15 +48,14 @@ class FindKnownFailures:
     hub: Target
 
     def __call__(self) -> frozenset[Target]:
-        """Return the targets that failed, if each of their failures is known; empty if one is new,
-        for which this sweep must fail. Raises: CloudError; then the sweep must fail, too.
-        """
+        """Return the targets that failed, if each of their failures is known. Return an empty set,
+        for which this sweep must fail, if one of them is new or no target was swept; also if none
+        failed. Raises: CloudError; then the sweep must fail, too."""
         targets = swept_targets(self.policies.base().policy, self.hub)
         state_by_target = self._states_of_targets()
         failures = self._present_failures(targets, state_by_target)
-        is_any_swept = any(
-            target not in failures and target not in state_by_target for target in targets
-        )
+        unswept = failures.keys() | state_by_target.keys()
+        is_any_swept = not unswept.issuperset(targets)
         if not failures or not is_any_swept:
             return frozenset()
         if self._new_keys(list(failures.values())):
@@ -96,14 +95,20 @@ class FindKnownFailures:
         return key_by_target
 
     def _new_keys(self, keys: Sequence[str]) -> frozenset[str]:
-        """Return those of the keys for which this sweep must fail: fewer than two sweeps of the
-        last day have. A key that could not be claimed is among them."""
+        """Return those of the keys for which fewer than two sweeps of the last day have failed, so
+        that this sweep must fail; empty if there are none.
+
+        Each of them is claimed for this sweep. A key that could not be claimed is among them.
+        """
         new_keys: set[str] = set()
         for sweep in _FAILED_SWEEPS:
-            waiting = [key for key in keys if key not in new_keys]
-            key_by_claim = {f"{key}#{sweep}": key for key in waiting}
+            key_by_claim: dict[str, str] = {}
+            for key in keys:
+                if key not in new_keys:
+                    key_by_claim[f"{key}#{sweep}"] = key
             claimed = self.once.of_many([*key_by_claim], _do_nothing)
-            new_keys.update(key_by_claim[claim] for claim in claimed)
+            for claim in claimed:
+                new_keys.add(key_by_claim[claim])
         return frozenset(new_keys)
 
 
@@ -114,5 +119,5 @@ def _key(target: Target, error: str, swept_at: UtcDatetime | None) -> str:
 
 
 def _do_nothing(claims: Sequence[str]) -> dict[str, CloudError | None]:
-    """Return that all these claims are done: the sweep that has them fails."""
+    """Return `None` for each claim: it is done, as nothing else has to be done for it."""
     return dict.fromkeys(claims)

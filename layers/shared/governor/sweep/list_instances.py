@@ -49,8 +49,10 @@ def list_instances(
     """Return the running instances of the target that the policy's selector names, each with its
     policy, its record and the previous observation. Nothing is written.
 
-    An instance that EC2 lists and that cannot be read is in the list with its problem. Raises:
-    CloudError if EC2's list, or the records or observations in the state table, cannot be read.
+    An instance that EC2 lists and that cannot be read is in the list with its problem. One whose id
+    cannot be read either is a problem of the listing, and of each known instance that the list does
+    not name. Raises: CloudError if EC2's list, or the records or observations in the state table,
+    cannot be read.
     """
     base = policies.base().policy
     observations = sweep_store.observations(target)

@@ -58,11 +58,7 @@ def mark_idle(
     states = _states_of_tags(sweep, failure_store)
     for write, instance_ids in ids_by_write.items():
         known = _known_refusals(states, instance_ids)
-        tried_ids = [
-            instance_id
-            for instance_id in instance_ids
-            if instance_id not in known or sweep.is_hourly_check_due(instance_id)
-        ]
+        tried_ids = _ids_to_try(sweep, known, instance_ids)
         refused: dict[str, CloudError] = {}
         if tried_ids:
             refused.update(_write_marks(sweep, tagger, instance_store, write, tried_ids))
@@ -99,6 +95,18 @@ def _known_refusals(
         if state is not None:
             known[instance_id] = state
     return known
+
+
+def _ids_to_try(
+    sweep: Sweep, known: Mapping[str, StandingState], instance_ids: Sequence[str]
+) -> list[str]:
+    """Return the instances without a known refusal, and those of `known` whose hourly check is due;
+    empty if there are none."""
+    tried_ids = []
+    for instance_id in instance_ids:
+        if instance_id not in known or sweep.is_hourly_check_due(instance_id):
+            tried_ids.append(instance_id)
+    return tried_ids
 
 
 def _denied_ids_left(known: Mapping[str, StandingState], tried_ids: Collection[str]) -> list[str]:

@@ -272,7 +272,8 @@ def standing_alert(
     kind: StateKind, states: Sequence[StandingState], hub: Target, now: UtcDatetime
 ) -> Alert:
     """Return one message that these states, at least one, have begun. `hub` is the account and
-    Region of GPU Governor. Its id is the same whenever it is made for the same states."""
+    Region of GPU Governor. The id of the message is the same whenever it is made for the same
+    states."""
     lines = [f"{state.place}: {state.reason}" for state in states]
     facts = _facts_of_states(kind, states)
     words = {

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import tee
-from typing import Any
 
 from governor.core.errors import CloudError
 from governor.core.instance import Target
@@ -54,7 +53,7 @@ class Sweeps(Store):
         observations = None
         for _ in range(_ATTEMPTS):
             sets = self._stored_sets(target)
-            set_of_last_sweep = sets.pop(_OBSERVATIONS[:-1], [])
+            set_of_last_sweep = sets.pop(_OBSERVATIONS.removesuffix("#"), [])
             observations = self._unpacked(target, set_of_last_sweep)
             if observations is not None:
                 break
@@ -137,12 +136,13 @@ class Sweeps(Store):
         prefix: str,
         seen: Mapping[str, Observation],
         at: datetime,
-        **expiry: Any,
+        *,
+        until: datetime | None = None,
     ) -> tuple[str, str]:
-        """Write a set of observations in chunks, under sort keys of the prefix and a number.
+        """Write a set of observations in chunks, under sort keys of the prefix and a number. The
+        items expire at `until`; never if it is `None`.
 
-        `expiry` may hold `until`, the time at which the items expire. Return the version of the
-        set, and its last sort key. Raises: CloudError.
+        Return the version of the set, and its last sort key. Raises: CloudError.
         """
         lines = (
             {"id": instance_id, **self._table.document(observation)}
@@ -154,7 +154,7 @@ class Sweeps(Store):
         writes: list[Write] = []
         for number, part in enumerate(parts):
             key = (target_pk(target), f"{prefix}{number:03d}")
-            writes.append(put(key, {**chunk, "data": part}, **expiry))
+            writes.append(put(key, {**chunk, "data": part}, until=until))
         if len(writes) == 1:
             self._table.write(writes[0])
         else:
@@ -171,11 +171,11 @@ class Sweeps(Store):
         key = (target_pk(target), "SWEEP-DAYS")
         item = self._table.get(key) or {"days": {}}
         try:
-            counts_by_day = sorted(dict(item["days"]).items())
-            return tuple(
-                SweepDay(date.fromisoformat(day), *map(int, counts))
-                for day, counts in counts_by_day
-            )
+            days: list[SweepDay] = []
+            for day, counts in sorted(dict(item["days"]).items()):
+                most_idle, most_silent = counts
+                days.append(SweepDay(date.fromisoformat(day), int(most_idle), int(most_silent)))
+            return tuple(days)
         except DAMAGED:
             self._table.log_left_out(" / ".join(key))
             return ()

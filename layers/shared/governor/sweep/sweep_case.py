@@ -272,8 +272,9 @@ class Case:
 
     @property
     def goes_on_working(self) -> bool:
-        """Return whether the instance works and nothing follows from that: it worked at the
-        previous sweep, too, or a sweep sees it for the first time although it started long ago."""
+        """Return whether the instance works and nothing has to be done about that: it worked at the
+        previous sweep, too, or this is the first sweep that sees it, and it started at least
+        `SETTLED_AFTER` ago."""
         if self.verdict.kind not in WORKING:
             return False
         running_for = self.listed.now - self.instance.launch_time
