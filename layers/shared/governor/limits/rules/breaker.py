@@ -58,11 +58,11 @@ class TurnedAround(NamedTuple):
 
 def turned_in_sweep(changes: Sequence[Change]) -> Turned:
     """Return how many instances turned idle or silent in this sweep, and which. Without changes all
-    numbers are 0.
+    numbers are 0. An instance is
 
-    An instance fell silent if it worked or was idle before, its metrics were read now, and there
-    were none. One turned idle if it worked by its newest reading, and is unused if it was too young
-    then, and is idle now. A silent instance counts only as silent: nobody knows whether it is idle.
+    - silent if it worked or was idle before, and its metrics were read now and there were none;
+    - idle if it worked when it was last measured, and is idle now;
+    - unused if it was too young to be judged when it was last measured, and is idle now.
     """
     worked = 0
     measured = 0
@@ -165,7 +165,8 @@ def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
 
 
 def _most_before(most: int, history: Sequence[SweepDay]) -> str:
-    """Return the end of a sentence: the `most` that turned in one sweep of this history."""
+    """Return the end of a sentence: `most`, the most instances of one sweep of this history that
+    turned idle, or that fell silent."""
     return f"the most in a sweep of the last {len(history)} days was {most}"
 
 

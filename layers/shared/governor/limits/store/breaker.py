@@ -103,12 +103,11 @@ class Breakers(Store):
         Raises: CloudError.
         """
         oldest = _oldest_kept(hub, now)
-        recent_hours = {
-            instance_id: hour for instance_id, hour in hour_by_id.items() if hour >= oldest
-        }
-        for instance_id in working_ids:
-            recent_hours.pop(instance_id, None)
-        kept_hours = recent_hours | dict.fromkeys(turned_ids, hour_of(now))
+        kept_hours: dict[str, datetime] = dict.fromkeys(turned_ids, hour_of(now))
+        for instance_id, hour in hour_by_id.items():
+            is_counted_on = instance_id not in working_ids and instance_id not in turned_ids
+            if is_counted_on and hour >= oldest:
+                kept_hours[instance_id] = hour
         condition = None if anyway else _are_still_counted(hour_by_id)
         keep_ids = put(_turned_key(target), {"ids": _hour_names(kept_hours)}, condition)
 
@@ -205,14 +204,15 @@ class Breakers(Store):
         if this call ended one; false if none stood. Raises: CloudError."""
         is_not_newer = where("tripped_at", "<=", state.tripped_at)
         # The freeze is stored for this release and for the previous one.
-        was_deleted = [
-            self._table.try_transaction(delete(key, is_not_newer)) for key in _breaker_keys(target)
-        ]
-        return any(was_deleted)
+        has_ended_one = False
+        for key in _breaker_keys(target):
+            has_ended_one |= self._table.try_transaction(delete(key, is_not_newer))
+        return has_ended_one
 
     def set_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Trip the breaker, and return true. If it is tripped already, replace its state, and
-        return false. Raises: CloudError."""
+        """Trip the breaker of a target, and return true. If it is tripped already, replace its
+        state, and return false. Raises: CloudError."""
+        # The state is stored for this release and for the previous one.
         new_key, old_key = _breaker_keys(target)
         if self._table.try_transaction(insert(new_key, state), put(old_key, state)):
             return True

@@ -182,10 +182,8 @@ class ActionCaps(Store):
             return self._table.try_write(without_attempt)
         free = update(key, {}, is_unchanged(reservation), remove=["at", "attempts", "caps"])
         # No version is checked: counting less takes nobody's room.
-        counting = [
-            update(count_key(cap), {}, add={minute_attribute(reservation.minute): -1})
-            for cap in reservation.caps
-        ]
+        one_less = {minute_attribute(reservation.minute): -1}
+        counting = [update(count_key(cap), {}, add=one_less) for cap in reservation.caps]
         return self._table.try_transaction(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> CapCount:
