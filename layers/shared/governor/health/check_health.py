@@ -76,12 +76,13 @@ class CheckHealth:
 
     def __call__(self, target: Target) -> HealthSummary:
         """Check the target if that is due, notify owners of new findings, and return counts and
-        problems. What failed for one instance or owner becomes a problem, and is repeated by the
-        next check.
+        problems. A check that fails for one instance or owner becomes a problem, and the next check
+        repeats it.
 
-        Nothing is checked where people know of a state that keeps the target from being swept.
-        Raises: CloudError if the instances cannot be listed for another reason, and then nothing
-        was sent; or if the claim or the known keys cannot be read or written.
+        Nothing is checked if the instances cannot be listed because of a standing state that people
+        know, such as a missing role. Raises: CloudError if they cannot be listed for another
+        reason, and then nothing was sent; or if the claim or the known keys cannot be read or
+        written.
         """
         now = self.clock.now()
         summary = HealthSummary(target, now)

@@ -310,11 +310,13 @@ class _InstanceReads:
     def _gpu_figures(self, label: str) -> GpuFigures:
         """Return the noted figures of the GPU with this label. A figure that was not read, or has
         no readings, is empty."""
-        series = {figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS}
-        xids = {
-            number: self.figures[figure.name].get(label, ()) for number, figure in _BY_XID.items()
-        }
-        return GpuFigures(gpu=label, xids=xids, **series)
+        series_by_name: dict[str, Series] = {}
+        for figure in _OF_GPUS:
+            series_by_name[figure.name] = self.figures[figure.name].get(label, ())
+        series_by_xid: dict[int, Series] = {}
+        for number, figure in _BY_XID.items():
+            series_by_xid[number] = self.figures[figure.name].get(label, ())
+        return GpuFigures(gpu=label, xids=series_by_xid, **series_by_name)
 
 
 class _Read(NamedTuple):

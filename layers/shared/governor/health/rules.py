@@ -241,7 +241,7 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
     """Return how stragglers, the keys of `gaps`, compare with the other GPUs of their instance,
-    such as `at 40% on average where the peers have 95%, up to 55 points lower`. There must be
+    such as `at 40% on average, while its peers are at 95%: up to 55 points lower`. There must be
     at least one straggler, and one GPU of `means` that is none."""
     peers = median(mean for name, mean in means.items() if name not in gaps)
     slow_means = [means[name] for name in gaps]
