@@ -55,9 +55,8 @@ class Episodes(Store):
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
         is_free_or_own = is_free | is_held_by(ref)
-        return self._table.try_transaction(
-            *(update(key, locked, is_free_or_own) for key in locks(ref))
-        )
+        locking = [update(key, locked, is_free_or_own) for key in locks(ref)]
+        return self._table.try_transaction(*locking)
 
     def free_lock(self, ref: EpisodeRef) -> None:
         """Free the locks that this episode still holds. Call it only for a closed episode: the
@@ -115,8 +114,8 @@ class Episodes(Store):
         )
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `Calls.note_step` does, reserve the making of the snapshots for this one
-        attempt, and return true.
+        """Reserve the making of the snapshots for this one attempt, note that EC2 is asked for the
+        step, and return true. A step that is noted already keeps its first time.
 
         Return false, with nothing changed, if the episode has snapshots, is closed, or was reserved
         at `stale` or later. Raises: CloudError.
@@ -164,9 +163,8 @@ class Episodes(Store):
         Return false, with nothing changed, if the episode was rechecked or closed, or the step was
         noted again, since `episode` was read. Raises: CloudError.
         """
-        remaining_steps = {
-            name: at for name, at in episode.progress.steps_done.items() if name != step
-        }
+        remaining_steps = dict(episode.progress.steps_done)
+        remaining_steps.pop(step, None)
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
         is_unchanged = IS_OPEN & _is_cleared_as(episode) & is_same_note
         return self._table.try_write(
@@ -226,14 +224,15 @@ class Episodes(Store):
         return self._table.try_write(change)
 
     def end_following(self, ref: EpisodeRef) -> None:
-        """Note that no start of this episode must be followed any more; do nothing if none is.
+        """Remove the note that a start of this episode is followed; do nothing if there is none.
         Raises: CloudError."""
         is_followed = where("starting", "=", ref.execution_name)
         self._table.try_write(update(_record(ref), {}, is_followed, remove=("starting",)))
 
     def end_following_try(self, ref: EpisodeRef, seen: StartTry) -> None:
-        """Do what `end_following` does, unless the try that was read as `seen` was changed, or
-        another one noted, since. Raises: CloudError."""
+        """Remove the note that a start of this episode is followed. Do nothing if there is none, or
+        if the try that was read as `seen` was changed, or another one noted, since. Raises:
+        CloudError."""
         is_followed = where("starting", "=", ref.execution_name)
         self._table.try_transaction(
             check(keys.episode(ref), _is_as_seen(seen)),

@@ -59,17 +59,20 @@ class Holds(Store):
         raise ConflictError(f"the keeps of {instance_id} change all the time")
 
     def _try_store(self, alternatives: Sequence[Sequence[Write]]) -> bool:
-        """Carry out the first of the alternatives of `hold_writes`, or the last one if a longer
-        keep stands, and return true.
+        """Store a hold by the `alternatives` of `hold_writes`, and return true: by the writes of
+        the first one, or, if a longer keep stands, by those of the last one, which only remember
+        the keep beside it. Return true also if there is nothing to write.
 
         Return false if that longer keep ended in between. Raises: CloudError.
         """
-        are_written = [self._table.try_write(write) for write in alternatives[0]]
-        # The first write is for the place of this release. Without any write nothing is left to do.
+        no_longer_keep = alternatives[0]
+        longer_keep_in_both_places = alternatives[-1]
+        are_written = [self._table.try_write(write) for write in no_longer_keep]
+        # The first write is for the place where this release reads the hold. The second one is for
+        # the previous release, and may fail for a longer keep there.
         if not are_written or are_written[0]:
             return True
-        longer_keep_stands = alternatives[-1]
-        return all(self._table.try_write(write) for write in longer_keep_stands)
+        return all(self._table.try_write(write) for write in longer_keep_in_both_places)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
         """End the keep and the exemption of an instance, and log that, all or nothing. From then on

@@ -81,9 +81,8 @@ class Instances(Store):
     def failing_among(self, target: Target, instance_ids: Sequence[str]) -> set[str]:
         """Return the ids of those of these instances whose record counts failed workflows; empty
         if there are none. Raises: CloudError."""
-        items = self._table.get_each(
-            [keys.instance(target, instance_id) for instance_id in instance_ids]
-        )
+        record_keys = [keys.instance(target, instance_id) for instance_id in instance_ids]
+        items = self._table.get_each(record_keys)
         failing_ids = set()
         for instance_id, item in zip(instance_ids, items, strict=True):
             if item.get("failures"):
@@ -91,11 +90,12 @@ class Instances(Store):
         return failing_ids
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record of these items: the record itself, its lock and its hold, which may be
-        empty. Raises: CloudError if one is damaged.
+        """Return one record from the stored items of an instance, at least one: its own item, its
+        lock and its hold, as many as exist. An episode that any of them names is open, and the
+        strictest hold counts.
 
-        The release before this one keeps the lock and the hold in the record. An episode that
-        either place names is open, and the stricter hold counts.
+        The release before this one keeps lock and hold in the item of the record. Raises:
+        CloudError if an item is damaged.
         """
         identity = {
             "account": target.account,
@@ -103,8 +103,8 @@ class Instances(Store):
             "instance_id": instance_id,
         }
         documents = [{**item, **identity} for item in items]
-        record, *lock_and_hold = self._table.records(InstanceRecord, documents)
-        for part in lock_and_hold:
+        record, *other_parts = self._table.records(InstanceRecord, documents)
+        for part in other_parts:
             record = replace(
                 record,
                 open_episode=part.open_episode or record.open_episode,
@@ -116,26 +116,21 @@ class Instances(Store):
     def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
         """Note that the instances with these `ids` were marked as idle at this time; with `None`,
         remove that note. Raises: CloudError."""
-        if at is not None:
-            self._table.write_all(
-                [
-                    update(keys.instance(target, instance_id), {"marked_at": at})
-                    for instance_id in ids
-                ]
-            )
+        if at is None:
+            for instance_id in ids:
+                self._remove(target, instance_id, "marked_at")
             return
-        for instance_id in ids:
-            self._remove(target, instance_id, "marked_at")
+        marked = {"marked_at": at}
+        notes = [update(keys.instance(target, instance_id), marked) for instance_id in ids]
+        self._table.write_all(notes)
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """Note when the warning of each instance ends, by instance id. An earlier note is replaced.
         Raises: CloudError; some may be noted then."""
-        self._table.write_all(
-            [
-                update(keys.instance(target, instance_id), {"warned_until": end})
-                for instance_id, end in until.items()
-            ]
-        )
+        notes = []
+        for instance_id, end in until.items():
+            notes.append(update(keys.instance(target, instance_id), {"warned_until": end}))
+        self._table.write_all(notes)
 
     def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
         """Delete the record of the instance if it holds a warning that is over and nothing else.
@@ -205,7 +200,9 @@ class Failures(Store):
         return Troubles(self._failing(items), standing)
 
     def _failing(self, items: Mapping[str, Document]) -> list[Failing]:
-        """Return the failures among the items of their partition, which are given by sort key."""
+        """Return the failures of these items, which are given by sort key; empty if there are none.
+        A failure whose step has worked since has the time of that in `over_at`. One that cannot be
+        read is left out."""
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         failures: list[Failing] = []
         for failure in Readable(self._table).records(Failing, causes):

@@ -49,11 +49,9 @@ class OtherKeeps:
 
 
 def other_keeps(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> OtherKeeps:
-    """Return the keeps that an item remembers beside `ended`, the keep that ends; `NO_HOLD` if none
-    ends. Keeps that are over `at` this time are named to be forgotten.
-
-    Raises: CloudError if a keep is damaged.
-    """
+    """Return the longest keep that runs on `at` this time, of those that an item remembers, and the
+    names of the others, to be forgotten: those that are over, and `ended`, the keep that somebody
+    ends. Without `ended`, nobody ends one. Raises: CloudError if a keep is damaged."""
     longest = NO_HOLD
     names_to_forget: list[str] = []
     for name, keep in _remembered(table, item):
