@@ -151,9 +151,10 @@ class ExpireSnapshots:
         if taken.are_all_ended:
             return
         # Checked before EC2 is asked: the member stack may be of a release without the role.
-        why_off = switched_off(
-            [self.policies.applied_to(episode.instance).policy for episode in taken.episodes]
-        )
+        policies = []
+        for episode in taken.episodes:
+            policies.append(self.policies.applied_to(episode.instance).policy)
+        why_off = switched_off(policies)
         if why_off is not None:
             run.kept[taken.instance_id] = why_off
             return
@@ -207,9 +208,8 @@ class ExpireSnapshots:
         """
         for episode in taken.episodes:
             expiring = to_notice(dates, taken.notices, now)
-            due = [
-                snapshot_id for snapshot_id in expiring if snapshot_id in episode.progress.snapshots
-            ]
+            own_ids = episode.progress.snapshots
+            due = [snapshot_id for snapshot_id in expiring if snapshot_id in own_ids]
             if not due:
                 continue
             for expiry in self._notify(episode, due, holdings, now):

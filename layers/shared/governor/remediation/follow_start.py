@@ -45,17 +45,19 @@ class FollowStart:
     announcer: Announcer
 
     def __call__(self, episode: Episode, instance: Instance | None) -> StartTry | None:
-        """Record what EC2 shows of the open try of the episode, and return the try as it is now;
-        `None` if there was none. `instance` is `None` if EC2 knows it no longer.
+        """Record what EC2 shows of the last try to start the instance, notify people of its end,
+        and return the try as it is now; `None` if there was none. `instance` is `None` if EC2 knows
+        it no longer.
 
-        Raises: CloudError.
+        If nothing follows the try any more, it stays as it is, and only the note that it is
+        followed is removed, unless the sweep still has to read it. Raises: CloudError.
         """
         start_try = episode.start_try
         if start_try is None or not start_try.is_followed:
             if start_try is None or not start_try.ran_and_fell_back:
                 # The end was recorded, and the note that it is followed was not removed.
                 self.episode_store.end_following(episode.ref)
-            # Else the sweep still has to go on with the saving of the stop.
+            # Else the sweep still has to continue the saving of the stop.
             return start_try
         if start_try.status is StartStatus.RUNNING:
             return self._seen_after_running(episode, start_try, instance)
@@ -68,13 +70,14 @@ class FollowStart:
         return self._ended(episode, start_try, seen, instance)
 
     def seen_running(self, episode: Episode, at: UtcDatetime) -> StartTry | None:
-        """Record that the instance was seen running at `at`, and return the try; `None` if none was
-        open. Raises: CloudError."""
+        """Notify people that the instance runs again, record that it was seen running at `at`, and
+        return the try. Return `None`, with nothing done, if no try is open, or if `at` is before
+        it was asked for: an event of an earlier run. Raises: CloudError."""
         start_try = episode.start_try
         if start_try is None or not start_try.is_open:
             return None
         if at < start_try.asked_at - CLOCKS_DIFFER:
-            return None  # An event of an earlier run.
+            return None
         by = start_try.asked_by
         alert = undo_alert(episode, by, start_try.channel, at, start_try.kept_until)
         self.announcer.announce(alert)
@@ -84,9 +87,9 @@ class FollowStart:
         return running
 
     def refused(self, episode: Episode, start_try: StartTry, error: CloudError) -> StartTry:
-        """Record that AWS refused the call, and return the try.
+        """Record that AWS refused the call, notify people, and return the try.
 
-        The record comes first: nothing else keeps the reason. Raises: CloudError.
+        The record comes before the message: nothing else keeps the reason. Raises: CloudError.
         """
         now = self.clock.now()
         refused = replace(
@@ -111,9 +114,12 @@ class FollowStart:
     def _seen_after_running(
         self, episode: Episode, start_try: StartTry, instance: Instance | None
     ) -> StartTry:
-        """Record that the instance was stopped again soon after it was seen running, unless people
-        stopped it, and return the try. Once it is too late for that, nothing follows it any more.
-        Raises: CloudError."""
+        """Return the try. If the instance has stopped again, and no person stopped it, first notify
+        people and record that it fell back.
+
+        Follow the try no longer if a person stopped the instance, EC2 no longer knows it, or it has
+        run for `MAY_FALL_BACK_FOR`. Raises: CloudError.
+        """
         now = self.clock.now()
         seen = seen_of(start_try, instance, now)
         ran_at = start_try.ran_at or start_try.asked_at
@@ -139,8 +145,9 @@ class FollowStart:
     def _ended(
         self, episode: Episode, start_try: StartTry, seen: StartSeen, instance: Instance | None
     ) -> StartTry:
-        """Record that the instance does not run, with EC2's reason, and return the try. Raises:
-        CloudError."""
+        """Record that the start ended and the instance does not run, with EC2's reason, and return
+        the try. Notify people first, unless it is overtaken: somebody stopped the instance since,
+        or it is gone. Raises: CloudError."""
         code = ""
         words = "the instance no longer exists"
         if instance is not None:
@@ -163,7 +170,8 @@ class FollowStart:
 
 
 def _reason_of(instance: Instance) -> tuple[str, str]:
-    """Return the code and the words of EC2's reason for a stopped state."""
+    """Return the code and the words of EC2's reason for a stopped state. The code is empty if the
+    reason has none, the words if the reason is only a code."""
     reason = instance.state_reason or instance.state_transition_reason
     if instance.state_reason.startswith(USER_STOPPED) and not is_stopped_by_user(instance):
         reason = instance.state_transition_reason

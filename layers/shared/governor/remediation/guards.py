@@ -196,8 +196,8 @@ class Guards:
     def _record_without_warning(
         self, episode: Episode, instance: Instance, step: Step
     ) -> InstanceRecord:
-        """Return the stored record of the instance, with the keep or exemption that counts for this
-        step; without any for snapshots once the final step (`begun_at`) was noted, as after a stop.
+        """Return the stored record of the instance. For snapshots it has no keep and no exemption
+        once EC2 was asked for the final step of the plan: they came too late to prevent the stop.
 
         Raises: Interrupted if EC2 has announced that it will reclaim the instance, except for
         snapshots; CloudError.

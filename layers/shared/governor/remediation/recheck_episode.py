@@ -334,7 +334,7 @@ class RecheckEpisode:
         if delay is None:
             return None
 
-        # It counts from the moment from which the step could have been done.
+        # The wait counts from the moment from which the step could have been done.
         hours = cleared.applied.policy.approval.wait_at_most_hours
         unused_time = cleared.unused_answer_time
         since = approved_at(episode, approval) if unused_time is None else unused_time.until

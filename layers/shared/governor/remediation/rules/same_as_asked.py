@@ -20,11 +20,12 @@ from governor.policy.rules.owners import owner_of
 
 
 def must_be_same_machine(episode: Episode, instance: Instance) -> None:
-    """Require the type of the question, no volume that was attached since, and an unchanged
-    DeleteOnTermination. A volume may be gone. Raises: SafetyError."""
-    flags_when_asked = {
-        volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes
-    }
+    """Require that the instance has the type that it had when people were asked, no volume that was
+    attached since, and an unchanged DeleteOnTermination of each volume. A volume may be gone.
+    Raises: SafetyError."""
+    flags_when_asked: dict[str, bool] = {}
+    for volume in episode.instance.volumes:
+        flags_when_asked[volume.volume_id] = volume.delete_on_termination
     for volume in instance.volumes:
         flag = volume.delete_on_termination
         flag_when_asked = flags_when_asked.get(volume.volume_id, flag)
