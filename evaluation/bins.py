@@ -35,6 +35,24 @@ def reaching(values: Iterable[float], limit: float) -> bytes:
     return bytes([value >= limit for value in values])
 
 
+def above(values: Iterable[float], limit: float) -> bytes:
+    """Return 1 for every bin with a reading above the limit."""
+    return bytes([value > limit for value in values])
+
+
+def lasting(flags: bytes, bins: int) -> bytes:
+    """Return the flags, each set for so many bins from its own on."""
+    lasting_flags = bytearray(len(flags))
+    bins_left = 0
+    for index, flag in enumerate(flags):
+        if flag:
+            bins_left = bins
+        if bins_left:
+            lasting_flags[index] = 1
+            bins_left -= 1
+    return bytes(lasting_flags)
+
+
 def any_of(flags: Sequence[bytes], bins: int) -> bytes:
     """Return 1 for every bin in which one of the flags is set."""
     union = 0

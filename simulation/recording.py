@@ -12,14 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
+from itertools import product
 from math import inf, isnan, nan
 
 from evaluation.bins import (
     BIN_SECONDS,
     CARRIED_HOLE_BINS,
+    above,
     all_of,
     any_of,
     holes,
+    lasting,
     measured,
     reaching,
     without,
@@ -32,17 +35,24 @@ from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFil
 from governor.evidence.rules.figures import (
     FIGURES,
     can_be_replayed,
+    implausible_power_watts,
     limit_of,
-    may_be_frozen,
     metrics_of,
 )
 from governor.evidence.rules.profiles import expected_count, is_in_a_known_unit, memory_factor
 from governor.evidence.rules.series import Dimensions, gpu_label, merged
 from governor.policy.model.acting import RELEASED_FOR
 from governor.policy.model.judging import Metrics, SecondFigure
-from governor.policy.model.policy import Mode, Policy
+from governor.policy.model.policy import Policy
 from governor.policy.model.profiles import profile_of_names
-from governor.verdict.rules.second_figure import asks_in_auto, has_power_limit
+from governor.verdict.rules.second_figure import (
+    are_people_asked,
+    busy_share_of,
+    confirms_below,
+    has_power_limit,
+    needs_power_for_scale,
+    shares_end_at,
+)
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
@@ -113,12 +123,15 @@ class Recording:
         """
         if metric not in self._measured:
             gpus = self._by_gpu(metric)
-            has_hidden_gpu = False
-            if self.source is MetricSource.PER_GPU and self._part_count:
-                has_hidden_gpu = len(gpus) < self._part_count
+            has_hidden_gpu = self._has_hidden_gpu(len(gpus))
             parts = [] if has_hidden_gpu else list(map(measured, gpus))
             self._measured[metric] = all_of(parts, self.span.bins)
         return self._measured[metric]
+
+    def _has_hidden_gpu(self, published: int) -> bool:
+        """Return whether fewer GPUs publish than the type has, where they publish one by one."""
+        is_by_gpu = self.source is MetricSource.PER_GPU
+        return is_by_gpu and published < (self._part_count or 0)
 
     @property
     def _part_count(self) -> int | None:
@@ -141,31 +154,43 @@ class Recording:
         if self.source is MetricSource.AGGREGATE and self._part_count != 1:
             parts += self._bins_with_all_samples(names)
         if self._needs_power(policy):
-            parts.append(self._power_measured(policy))
+            parts.append(self._power_confirms(policy))
         steady = without(all_of(parts, self.span.bins), self.activity(policy))
         return without(steady, self._bins_in_doubt(policy))
 
-    def _power_measured(self, policy: Policy) -> bytes:
-        """Return 1 for every bin in which the power of every GPU was measured."""
-        metrics = metrics_of("power", policy.metrics)
-        return any_of([self.measured(metric) for metric in metrics], self.span.bins)
+    def _power_confirms(self, policy: Policy) -> bytes:
+        """Return 1 for every bin in which the power of every GPU was measured, and is neither too
+        low nor too high to confirm idleness."""
+        gpus = self._by_gpu(*metrics_of("power", policy.metrics))
+        if self._has_hidden_gpu(len(gpus)):
+            return bytes(self.span.bins)
+        implausible_watts = implausible_power_watts(self.shape)
+        is_plausible = [above(values, implausible_watts) for values in gpus]
+        too_high = reaching(self.figures.by_name["power"], confirms_below(policy))
+        return without(all_of(is_plausible, self.span.bins), too_high)
 
     def _needs_power(self, policy: Policy) -> bool:
         """Return whether power must be measured for a question, or for mode auto to act."""
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
-        acts_unasked = policy.mode is Mode.AUTO and not asks_in_auto(self.instance, policy)
-        is_needed = is_required or acts_unasked
+        is_needed = is_required or not are_people_asked(self.instance, policy)
         return is_needed and has_power_limit(self.instance.instance_type)
 
     def _bins_in_doubt(self, policy: Policy) -> bytes:
-        """Return 1 for every bin whose utilization may be a share of 0 to 1, and then is work, and
-        which no power confirms."""
-        if is_in_a_known_unit(policy.metrics) and not may_be_frozen(policy.metrics.utilization):
-            return bytes(self.span.bins)
-        busy_share = policy.idle.utilization_below_percent / 100
-        utilization = self.figures.utilization
-        fractions = without(reaching(utilization, busy_share), reaching(utilization, 1.0))
-        return without(fractions, self._power_measured(policy))
+        """Return 1 for every bin that ends a window in which utilization may be a share of 0 to 1
+        or frozen.
+
+        The other readings of such a window may settle that, and leave it before the reading in
+        doubt does. So all bins count until the window has passed.
+        """
+        names = policy.metrics
+        in_doubt = []
+        if needs_power_for_scale(names):
+            in_doubt.append(without(bytes([1]) * self.span.bins, self._power_confirms(policy)))
+        if not is_in_a_known_unit(names):
+            for values in self._by_gpu(names.utilization):
+                no_shares = reaching(values, shares_end_at(names))
+                in_doubt.append(without(reaching(values, busy_share_of(policy)), no_shares))
+        return lasting(any_of(in_doubt, self.span.bins), policy.window // PERIOD + 1)
 
     def _bins_with_all_samples(self, names: Metrics) -> list[bytes]:
         """Return 1 for every bin in which all GPUs of an aggregate published; 0 for all bins if
@@ -197,10 +222,10 @@ class Recording:
             in_every_bin &= shifted
         return in_every_bin.to_bytes(self.span.bins)
 
-    def _by_gpu(self, metric: str) -> list[array[float]]:
-        """Return the maxima of each GPU, or of the aggregate."""
+    def _by_gpu(self, *metrics: str) -> list[array[float]]:
+        """Return the maxima of each GPU, or of the aggregate; the highest of several metrics."""
         series_by_gpu: dict[str, list[array[float]]] = {}
-        for dimensions in self.sets:
+        for metric, dimensions in product(metrics, self.sets):
             values = self.series.get((metric, dimensions, "Maximum"))
             if values is not None:
                 series_by_gpu.setdefault(gpu_label(dimensions), []).append(values)

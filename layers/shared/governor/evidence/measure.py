@@ -18,8 +18,7 @@ from governor.evidence.rules.figures import (
     WORK,
     Publisher,
     Scale,
-    factor_of,
-    implausible_power_percent,
+    implausible_power_watts,
     is_published_by,
 )
 from governor.policy.model.acting import RELEASED_FOR
@@ -191,8 +190,7 @@ def _last_nonzero(series: Series) -> int | None:
 def _plausible_power(series: Series, pending: Pending) -> Series:
     """Return the readings of power in watts, with holes for those that are too low for a GPU that
     runs: they do not count as measured."""
-    factor = factor_of(Scale.PERCENT_OF_POWER, pending.shape, 0.0) or 1.0
-    implausible_watts = implausible_power_percent(pending.shape) / factor
+    implausible_watts = implausible_power_watts(pending.shape)
     plausible: list[float | None] = []
     for value in series:
         is_plausible = value is not None and value > implausible_watts

@@ -286,18 +286,24 @@ _LEAST_POWER_PERCENT = 1.0
 _LEAST_POWER_WATTS = 2.0
 
 
-def implausible_power_percent(shape: Shape | None) -> float:
-    """Return up to which percentage of its power limit no GPU of this type draws power: 1%, and at
-    least 2 W.
+def implausible_power_watts(shape: Shape | None) -> float:
+    """Return up to how many watts no GPU of this type draws: 1% of its power limit, and at least
+    2 W. Readings up to this do not count as measured.
 
     A powered GPU draws more when it is idle: 8 to 10 of 70 W (T4), 9 to 20 of 300 W (A10G), 60 to
     70 of 700 W (H100), by `nvidia-smi`. Lower readings come from a script that writes 0, from
     kilowatts, or from a share of 0 to 1, which on a T4 would pass 1% of the limit.
     """
+    limit_watts = _whole(Scale.PERCENT_OF_POWER, shape) or 0
+    return max(_LEAST_POWER_WATTS, limit_watts * _LEAST_POWER_PERCENT / 100.0)
+
+
+def implausible_power_percent(shape: Shape | None) -> float:
+    """Return `implausible_power_watts` in percent of the power limit; 1% if that is not known."""
     limit_watts = _whole(Scale.PERCENT_OF_POWER, shape)
     if limit_watts is None:
         return _LEAST_POWER_PERCENT
-    return max(_LEAST_POWER_PERCENT, 100.0 * _LEAST_POWER_WATTS / limit_watts)
+    return 100.0 * implausible_power_watts(shape) / limit_watts
 
 
 def _whole(scale: Scale, shape: Shape | None) -> int | None:

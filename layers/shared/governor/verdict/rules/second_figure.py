@@ -81,7 +81,7 @@ def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> U
     if is_confirmed(evidence, policy):
         return None
     highest = _highest_power(evidence)
-    if highest is not None and highest >= _confirms_below(policy):
+    if highest is not None and highest >= confirms_below(policy):
         return Unconfirmed(f"power: reached {highest:.0f}% of the limit", is_late=False)
     figure = _newest_figure(evidence)
     if figure is None:
@@ -123,7 +123,7 @@ def is_confirmed(evidence: Evidence, policy: Policy) -> bool:
     Whether one reached the policy's limit is for `judge_figures` to say.
     """
     highest = _highest_power(evidence)
-    if highest is not None and highest >= _confirms_below(policy):
+    if highest is not None and highest >= confirms_below(policy):
         return False
     return any(_is_measured(evidence, policy, figure) for figure in confirming_figures())
 
@@ -151,10 +151,14 @@ def judge_unasked(instance: Instance, evidence: Evidence, policy: Policy) -> Ver
     unconfirmed = why_not_unasked(instance.instance_type, evidence, policy)
     if unconfirmed is None:
         return None
-    are_people_asked = policy.mode is not Mode.AUTO or asks_in_auto(instance, policy)
-    if are_people_asked and not unconfirmed.is_late:
+    if are_people_asked(instance, policy) and not unconfirmed.is_late:
         return None
     return no_data(evidence, unconfirmed.text, is_late=unconfirmed.is_late)
+
+
+def are_people_asked(instance: Instance, policy: Policy) -> bool:
+    """Return whether people are asked before anything is done to this instance."""
+    return policy.mode is not Mode.AUTO or asks_in_auto(instance, policy)
 
 
 def asks_in_auto(instance: Instance, policy: Policy) -> bool:
@@ -215,7 +219,7 @@ def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
         if not may_be_frozen(metric) or is_confirmed(evidence, policy):
             return None
         return f"{metric} may be frozen at 0, and power is not measured beside it"
-    busy_share = policy.idle.utilization_below_percent / 100
+    busy_share = busy_share_of(policy)
     is_share = is_share_by_name(metric)
     if is_share and not is_confirmed(evidence, policy):
         return (
@@ -250,14 +254,31 @@ def _is_above_shares(highest: float, names: Metrics) -> bool:
     Above 1 is enough for a publisher that is known to send percent. A share by its name, or a name
     of a team's own, may pass 1 by an error.
     """
-    if highest <= 1:
-        return False
-    if highest >= SURELY_PERCENT:
-        return True
+    return highest > 1 and highest >= shares_end_at(names)
+
+
+def shares_end_at(names: Metrics) -> float:
+    """Return the reading from which on utilization is no share of 0 to 1: `SURELY_PERCENT` for a
+    share by its name and for a name of a team's own, else 1."""
     if is_in_a_known_unit(names):
-        return True
+        return 1.0
     is_own_name = profile_of(names.utilization) is None
-    return not is_own_name and not is_share_by_name(names.utilization)
+    if is_own_name or is_share_by_name(names.utilization):
+        return SURELY_PERCENT
+    return 1.0
+
+
+def busy_share_of(policy: Policy) -> float:
+    """Return the reading from which on a GPU is busy if utilization is a share of 0 to 1."""
+    return policy.idle.utilization_below_percent / 100
+
+
+def needs_power_for_scale(names: Metrics) -> bool:
+    """Return whether only power shows that a low utilization is one: its metric may be frozen at 0,
+    or is a share by its name."""
+    if is_in_a_known_unit(names):
+        return may_be_frozen(names.utilization)
+    return is_share_by_name(names.utilization)
 
 
 def _has_a_busy_fraction(evidence: Evidence, busy_share: float) -> bool:
@@ -290,7 +311,7 @@ def _is_measured(evidence: Evidence, policy: Policy, figure: str) -> bool:
     return percent >= policy.idle.minimum_coverage_percent
 
 
-def _confirms_below(policy: Policy) -> float:
+def confirms_below(policy: Policy) -> float:
     """Return the percentage of the power limit from which on power confirms nothing: the smaller of
     the policy's limit and `CONFIRMS_BELOW_PERCENT`."""
     limit = limit_of(policy, "power")
