@@ -152,11 +152,13 @@ def _comparisons(ledger_store: Ledger, bill: Bill) -> Iterator[Comparison]:
 
 
 def _say(out: Output, comparisons: Sequence[Comparison], bill: Bill, corrected_count: int) -> None:
-    in_bill_count = sum(comparison.cash is not None for comparison in comparisons)
-    actions = plural(len(comparisons), "action")
+    # A saving that goes on after a start that fell back is no further action.
+    actions = [comparison for comparison in comparisons if not comparison.entry.is_continuation]
+    in_bill_count = sum(action.cash is not None for action in actions)
+    actions_text = plural(len(actions), "action")
     out.say(
-        f"The bill has {in_bill_count} of {actions} of its months in the ledger.",
-        actions=len(comparisons),
+        f"The bill has {in_bill_count} of {actions_text} of its months in the ledger.",
+        actions=len(actions),
         in_the_bill=in_bill_count,
         corrected=corrected_count,
         left_out=bill.left_out,
@@ -181,10 +183,10 @@ def _say_comparison(out: Output, comparison: Comparison) -> None:
     if comparison.ran_on:
         ran_on = f". It ran for {money(comparison.ran_on, 1)} h while it counts as saved"
     name = entry.resource_name or entry.episode.instance_id
-    text = (
-        f"{name}, {entry.outcome.value} {entry.booked_at:%Y-%m-%d %H:%M} UTC: net at list "
-        f"{list_price} an hour, {_billed_price(cash)}{ran_on}"
-    )
+    action = f"{entry.outcome.value} {entry.stopped_at:%Y-%m-%d %H:%M} UTC"
+    if entry.is_continuation:
+        action += f", it saves again since {entry.booked_at:%Y-%m-%d %H:%M} UTC"
+    text = f"{name}, {action}: net at list {list_price} an hour, {_billed_price(cash)}{ran_on}"
     cash_low = None if cash is None else cash.low
     cash_high = None if cash is None else cash.high
     fact = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -114,6 +115,25 @@ def test_an_hour_costs_what_the_bill_says_amortized(
         one["cash_high_usd_per_hour"],
     )
     assert (1, 1, 0) == (document["actions"], document["in_the_bill"], document["corrected"])
+
+
+def test_a_saving_that_goes_on_is_a_row_of_its_own_and_no_further_action(
+    state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a start that fell back, one stop has two entries. Each gets the figures of the bill."""
+    goes_on_from = STOP + HOUR * 3
+    assert state.settle_entry(ENTRY, STOP + HOUR * 2, Ending.STARTED, NOW)
+    state.book(replace(ENTRY, booked_at=goes_on_from, first_booked_at=STOP))
+    bill = export(tmp_path, focus(STOP - HOUR, "4.00"), focus(goes_on_from + HOUR, "4.00"))
+    code, document = said(capsys, bill, "--store")
+
+    assert (1, 1) == (document["actions"], document["in_the_bill"])
+    assert (1, ["0", "1"]) == (code, [row["ran_on_hours"] for row in document["entries"]])
+    assert [None, STOP] == [entry.first_booked_at for entry in state.entries("2026-11")]
+    assert ["bill.csv"] * 2 == [entry.cash_source for entry in state.entries("2026-11")]
+
+    governor.main(["reconcile", bill])
+    assert "it saves again since " in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

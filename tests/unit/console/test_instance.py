@@ -14,6 +14,7 @@ from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.approvals.model.terms import Scope
 from governor.approvals.rules.approval import first_approval
 from governor.console.page import Caller, Page
+from governor.console.views import instance_strip
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
 from governor.core.episode_ref import EpisodeRef
@@ -22,6 +23,7 @@ from governor.core.instance import Target
 from governor.episode.model.episode import EpisodeEnding, InstanceRecord, Outcome, Phase
 from governor.evidence.model import GpuReadings, Window
 from governor.evidence.rules.history import History
+from governor.money.model.ledger import Ending
 from governor.verdict.model import Hold
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
@@ -52,6 +54,34 @@ def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> No
     assert 'href="/questions/approval-notebook-1"' in found
     assert "Idle for 7 h (every GPU under 5%)." in found
     assert "highest 1.0%" in found
+
+
+def test_a_stop_that_goes_on_is_no_further_stop_on_the_page() -> None:
+    """The strip shows it stopped since the stop, except for the minutes after the start that fell
+    back; also if the stop was longer ago than the page looks back."""
+    world = ConsoleWorld()
+    ref = make_episode(ROW).ref
+    stopped_at = NOW - timedelta(days=80)
+    again_at = NOW - timedelta(days=3)
+    plain = make_entry(1, episode=ref, owner=ROW.owner, project=ROW.project)
+    again = replace(plain, booked_at=again_at, first_booked_at=stopped_at)
+    later = NOW - timedelta(days=1)
+    ended = replace(again, ended_at=later, ended=Ending.STARTED)
+    last = replace(again, booked_at=later + timedelta(minutes=20))
+    world.book(replace(plain, booked_at=stopped_at, ended_at=again_at), ended, last)
+    request = world.asked(None, **PLACE)
+
+    spans = list(instance_strip.spans(request, None, [last, ended], ()))
+    assert [
+        ("running", ref.launch_time, stopped_at),
+        ("stopped", stopped_at, NOW),
+        ("stopped", stopped_at, later),
+        ("running", later, last.booked_at),
+    ] == list(dict.fromkeys(spans))
+    assert 2 == text(world).count("Stopped again after a start")
+    assert "still counts" not in text(world)
+    rows = show(world).tables[0].rows
+    assert [stopped_at] * 2 == [row[-1] for row in rows[:2]]
 
 
 def test_an_answer_is_shown_before_the_next_sweep() -> None:
@@ -152,7 +182,7 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     page = show(world)
     [stop] = page.tables[0].rows
 
-    assert Decimal("5.67") * 72 == stop[-1]
+    assert Decimal("5.67") * 72 == stop[-2]
     assert ": that saves $136 a day." in text(world)
     assert "It is not one of the instances that you can see now" not in text(world)
     assert "$408 saved" in text(world)

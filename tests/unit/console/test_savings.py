@@ -16,7 +16,7 @@ from governor.console.views.savings import savings
 from governor.core.errors import InputError
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import Share
-from governor.money.model.ledger import LedgerEntry
+from governor.money.model.ledger import Ending, LedgerEntry
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, caller, html, lively, make_row
 
@@ -50,6 +50,43 @@ def entries(draw: st.DrawFn) -> list[LedgerEntry]:
             )
         )
     return made
+
+
+def goes_on(**changes: Any) -> list[LedgerEntry]:
+    """A stop whose instance was started after a day, fell back, and saves again since."""
+    stopped_at = NOW - timedelta(days=3)
+    started_at = stopped_at + timedelta(days=1)
+    stop = make_entry(
+        1, booked_at=stopped_at, ended_at=started_at, ended=Ending.STARTED, settled_at=started_at
+    )
+    saves_again_at = started_at + timedelta(minutes=10)
+    again = make_entry(1, booked_at=saves_again_at, first_booked_at=stopped_at, **changes)
+    return [stop, again]
+
+
+def test_a_row_says_with_which_stop_it_goes_on() -> None:
+    """On the page in words, in CSV, JSON and the copy in S3 by the time of that stop."""
+    world = ConsoleWorld()
+    stop, again = goes_on()
+    world.book(stop, again)
+    page = show(world)
+
+    rows = page.document["entries"]
+    assert isinstance(rows, list)
+    times = [(row["x_BookedAt"], row["x_FirstBookedAt"]) for row in rows]
+    assert [(again.booked_at, stop.booked_at), (stop.booked_at, None)] == times
+    assert "stopped again after a start" in html(savings, world)
+
+
+def test_a_saving_that_goes_on_counts_no_longer_than_its_stop() -> None:
+    """The page says until when: the days count from the stop."""
+    world = ConsoleWorld()
+    stopped_at = NOW - timedelta(days=31)
+    started_at = NOW - timedelta(days=3)
+    stop = make_entry(1, booked_at=stopped_at, ended_at=started_at, ended=Ending.STARTED)
+    world.book(stop, make_entry(1, booked_at=started_at, first_booked_at=stopped_at))
+
+    assert "Still counts" not in html(savings, world)
 
 
 @given(entries(), st.sampled_from(["2026-11", "2026-10", "2026-09"]))

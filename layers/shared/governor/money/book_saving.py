@@ -336,7 +336,7 @@ class ContinueSaving:
         continued = replace(
             newest,
             booked_at=fell_back_at,
-            first_booked_at=newest.first_booked_at or newest.booked_at,
+            first_booked_at=newest.stopped_at,
             saves_from=billed_until(instance, fell_back_at),
             idle_usd=Decimal(0),
             recorded_at=now,

@@ -48,6 +48,7 @@ _COLUMNS = (
     "false_stop",
     "saved_usd_per_hour",
     "saved_usd",
+    "first_booked_at",
 )
 Stop = tuple[LedgerEntry, Usd | None]
 """A booked action, and what it has saved so far; `None` where the price is not known."""
@@ -407,6 +408,7 @@ def _cells(stop: Stop) -> tuple[object, ...]:
         entry.false_stop,
         entry.saved_usd_per_hour,
         saved_usd,
+        entry.first_booked_at,
     )
 
 

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from governor.console.page import ViewRequest
 from governor.console.present import Row
+from governor.core.episode_ref import EpisodeRef
 from governor.core.units import Percent, UtcDatetime
 from governor.episode.model.episode import Episode
 from governor.evidence.rules.series import busiest
@@ -37,7 +38,7 @@ def spans(
     the instance now. Raises: CloudError.
     """
     for entry in stops:
-        yield "running", entry.episode.launch_time, entry.booked_at
+        yield "running", entry.episode.launch_time, entry.stopped_at
     refs_of_stops = [entry.episode for entry in stops[:STOPS_DRAWN]]
     questions = request.reader.approval_store.open_questions(refs_of_stops)
     episode_by_ref = {episode.ref: episode for episode in episodes}
@@ -47,10 +48,22 @@ def spans(
         if request.scope.sees(episode.ref.account, episode.project, episode.owner):
             yield from _day_before(episode)
     for entry in stops:
-        yield "stopped", entry.booked_at, entry.ended_at or request.now
+        yield "stopped", entry.stopped_at, entry.ended_at or request.now
+    yield from _runs_that_fell_back(stops)
     if current_row is not None:
         row, page = current_row
         yield from _spans_now(row, page, request.now)
+
+
+def _runs_that_fell_back(stops: Sequence[LedgerEntry]) -> Iterator[Span]:
+    """Yield the minutes for which an instance ran after a start that fell back, if both entries
+    around them are among `stops`, the newest first."""
+    later_by_episode: dict[EpisodeRef, LedgerEntry] = {}
+    for entry in stops:
+        later = later_by_episode.get(entry.episode)
+        if later is not None and entry.ended_at is not None:
+            yield "running", entry.ended_at, later.booked_at
+        later_by_episode[entry.episode] = entry
 
 
 def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Span]:

@@ -92,9 +92,15 @@ class LedgerEntry:
         after a start that fell back."""
         return self.first_booked_at is not None
 
+    @property
+    def stopped_at(self) -> UtcDatetime:
+        """Return when the stop was booked whose saving this is: the same for each entry that goes
+        on with it."""
+        return self.first_booked_at or self.booked_at
+
     def counts_until(self, counts_for: timedelta) -> UtcDatetime:
         """Return until when the saving counts if nothing ends it: `counts_for` after the action."""
-        return (self.first_booked_at or self.booked_at) + counts_for
+        return self.stopped_at + counts_for
 
     @property
     def end_fields(self) -> dict[str, Any]:

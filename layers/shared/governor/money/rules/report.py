@@ -58,6 +58,7 @@ COLUMNS = (
     "x_Ending",
     "x_ReplacedBy",
     "x_CashSource",
+    "x_FirstBookedAt",
 )
 """Columns of a row. Dimensions have their names of FOCUS 1.2; measures and facts that FOCUS does
 not have begin with `x_`. A saving is no charge, so no cost column of FOCUS holds one."""
@@ -87,21 +88,22 @@ class Line(NamedTuple):
     @property
     def what(self) -> str:
         """Return how the question ended, in words: `stopped`, `stopped by others`, or `not
-        answered` and the like for an outcome without an action."""
+        answered` and the like for an outcome without an action. A saving that goes on after a start
+        that fell back is `stopped again after a start`."""
         outcome = self.entry.outcome
         if outcome in _WITHOUT_ACTION:
             return _WITHOUT_ACTION[outcome]
         words = outcome.value.replace("-", " ")
+        if self.entry.is_continuation:
+            return f"{words} again after a start"
         return words if self.entry.ours else f"{words} by others"
 
 
 class GroupSum(NamedTuple):
-    """One member of a group, such as the owner `alice@example.com`: its net saving, and how many
-    actions made it."""
+    """One member of a group, such as the owner `alice@example.com`, and its net saving."""
 
     name: str
     net_usd: Usd
-    actions: int
 
 
 class Step(NamedTuple):
@@ -170,7 +172,7 @@ class Report:
                 amounts_by_member[member_of(entry)].append(saved.net_usd)
         sums = []
         for member, amounts in amounts_by_member.items():
-            sums.append(GroupSum(member, sum(amounts, Decimal(0)), len(amounts)))
+            sums.append(GroupSum(member, sum(amounts, Decimal(0))))
         sums.sort(key=lambda member_sum: (-member_sum.net_usd, member_sum.name))
         return sums
 
@@ -241,6 +243,7 @@ class Report:
             ending,
             entry.replaced_by or None,
             entry.cash_source or None,
+            entry.first_booked_at,
         )
 
 
