@@ -628,7 +628,8 @@ def _failing(stack: Stack) -> Line:
         names = [failure.name or failure.instance_id for failure in same_cause]
         newest = same_cause[0]
         step = step_text(newest.step)
-        texts.append(f"could not {step} {listed(names, 3)}: {readable(newest.reason)}")
+        reason = readable(newest.reason, "UTC", stack.now)
+        texts.append(f"could not {step} {listed(names, 3)}: {reason}")
         documents += [_failure_document(failure) for failure in same_cause]
     text = printable("; ".join(_first(texts)))
     return Line(text or "none", documents, is_wrong=bool(texts))

@@ -108,7 +108,7 @@ def test_a_refused_place_shows_its_last_rows_and_when_they_were_read() -> None:
     text = html(ungoverned, world, path="/ungoverned")
     assert "chat-poc" in text
     assert "$5,176 a month is wasted" in text
-    last = "last read at Tue Nov 17, 04:02 UTC, since then refused: missing"
+    last = "last read at Tue 04:02 UTC, since then refused: missing"
     assert last in text
     assert "Not scanned for two days" not in text
 

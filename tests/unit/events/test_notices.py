@@ -14,6 +14,7 @@ from governor.core.errors import AccessDenied, SafetyError, Throttled, Unavailab
 from governor.core.instance import Lifecycle
 from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 from governor.events.notify_dates import NotifyDates
+from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.notices import Events
 from governor.policy.model.policy import Mode, Policy
 from governor.table.once import Once
@@ -253,6 +254,19 @@ def test_a_block_nobody_runs_in_is_told_to_the_default_owner() -> None:
 
     assert ("unassigned",) == world.block(block())
     assert "none yet" in " ".join(world.announcer.sent[0].lines)
+
+
+def test_the_default_owner_reads_the_end_of_a_block_in_their_zone() -> None:
+    """As an owner of instances in it does."""
+    berlin = Contact(emails=("ops@example.com",), time_zone="Europe/Berlin")
+    ownership = Ownership(contacts={"ops": berlin}, default_contacts=("ops",))
+    world = NoticeWorld(Policy(mode=Mode.ASK, ownership=ownership))
+    world.ec2.known_reservations.add(RESERVATION)
+    world.block(block())
+
+    assert "It ends on Fri Dec 4, 13:02 Berlin (12:02 UTC)." in " ".join(
+        world.announcer.sent[0].lines
+    )
 
 
 def test_a_block_that_ec2_does_not_know_is_refused_and_leaves_no_trace() -> None:

@@ -143,6 +143,18 @@ def test_a_budget_is_told_once_for_each_share_and_month() -> None:
     assert ("llm",) == world.sum_up().told
 
 
+def test_a_budget_message_gives_its_time_in_the_zone_of_the_projects_owner() -> None:
+    """UTC stands beside it."""
+    berlin = Contact(emails=("ml@example.com",), time_zone="Europe/Berlin")
+    ownership = Ownership(contacts={"ml": berlin}, project_owners={"llm": "ml"})
+    world = MonthWorld(ownership=ownership)
+    world.cost("llm", "9000", usd_per_hour={"llm": Decimal(100)})
+    world.sum_up()
+
+    (alert,) = world.told()
+    assert "the budget will run out on Fri 23:02 Berlin (22:02 UTC)" in " ".join(alert.lines)
+
+
 def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> None:
     """Days are read for a message alone, of the project alone, over all targets."""
     world = MonthWorld()

@@ -30,7 +30,7 @@ from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
 from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Launch, Protection
-from governor.core.units import in_utc, sentence
+from governor.core.units import in_utc
 from governor.episode.model.episode import Episode, EpisodeEnding, Failing, Outcome, Phase, Terms
 from governor.episode.model.plan import STEP_TEXT, PlanFacts, Price, Step
 from governor.episode.rules.plan import about_stopped, draw_plan
@@ -471,7 +471,8 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
         for channel in found.keys() - {"slack text", "hooked"}
     )
     assert "Two different people must approve" in found["mail text"]
-    assert f"{sentence(episode.reason)} Terminating it saves" in found["mail text"]
+    since = "GPU Governor stopped it on Fri Nov 6, 13:02 Berlin (12:02 UTC), and nobody has started"
+    assert f"{since} it since. Terminating it saves" in found["mail text"]
 
 
 @pytest.mark.parametrize("stage", QUESTIONS)
@@ -727,7 +728,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
         "Canceled: notebook-7 is working again",
         (
-            "utilization reached 34.0% in the last 60 min, last at 2026-11-20 11:55 UTC.",
+            "utilization reached 34.0% in the last 60 min, last at Fri 12:55 Berlin (11:55 UTC).",
             "Nothing was changed",
         ),
     ),
@@ -741,7 +742,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         str(replace(WARNED, action="stop").void_reason),
         "Canceled: AWS is reclaiming notebook-7",
         (
-            "will stop it around Fri 12:04 UTC",
+            "will stop it around Fri 13:04 Berlin (12:04 UTC)",
             "Nothing was",
             "Next step: if the instance still runs, save your work.",
         ),
@@ -1120,13 +1121,13 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             80,
             TARGET,
             NOW,
-            "ml-team",
+            BERLIN,
             Forecast(Decimal(11_000), Decimal("6.4")),
         ),
         (
             "Project vision: 80% of the GPU budget for November 2026 is used",
             "$8,000",
-            "run out on Sat 08:02 UTC",
+            "run out on Sat 09:02 Berlin (08:02 UTC)",
             "At the pace of recent weeks, the month will cost $11,000",
             "off by 6% (median)",
         ),

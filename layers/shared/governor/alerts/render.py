@@ -79,6 +79,7 @@ def environment() -> Environment:
         named_time=_time_filter(units.time_with_zone),
         people=units.people,
         sentence=units.sentence,
+        times=_text_filter,
         usd=units.usd,
     )
     return environment
@@ -95,6 +96,14 @@ def _time_filter(in_words: Callable[[datetime, str, datetime], str]) -> Callable
         return in_words(moment, context[_ZONE], now)
 
     return filtered
+
+
+@pass_context
+def _text_filter(context: Context, text: str) -> str:
+    """Return a recorded text with its times in the reader's zone. Without a time of the message it
+    stays as it is."""
+    now = context[_NOW]
+    return text if now is None else units.times_in_zone(text, context[_ZONE], now)
 
 
 def _bordered(value: object) -> str:

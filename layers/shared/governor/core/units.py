@@ -34,6 +34,12 @@ shorter."""
 
 _FAR = timedelta(days=6)
 """From here on a weekday alone no longer names a day."""
+_RECORDED_TIME = re.compile(
+    r"\b(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<minute>\d\d:\d\d)(?::\d\d)?(?:Z| UTC)"
+    r"|\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2}, \d\d:\d\d UTC"
+)
+"""A time in UTC as recorded texts hold it: as `iso` or `in_utc` writes it, or `2026-11-27 09:00
+UTC`."""
 _IDENTIFIER = re.compile(r"[0-9_:./@=]|[a-z][A-Z]")
 """A sign or a change of letter case within a word that no plain word has."""
 _IDENTITIES = (
@@ -170,6 +176,40 @@ def in_utc(moment: UtcDatetime) -> str:
     """Return a moment as text in UTC, `Sat Dec 5, 04:02 UTC`, for readers whose zone is not
     known."""
     return f"{moment:%a %b} {moment.day}, {moment:%H:%M} UTC"
+
+
+def times_in_zone(text: str, zone: str, now: UtcDatetime) -> str:
+    """Return a recorded text with its times as `clock` gives them in a time zone: `worked until Sat
+    04:02 Berlin (03:02 UTC)`. A time without a year is the one nearest to `now`. A text that is no
+    time of the calendar stays as it is."""
+
+    def in_words(match: re.Match[str]) -> str:
+        """Return the time that was found in the zone, or its text if it is no time."""
+        moment = _recorded_moment(match, now)
+        return match[0] if moment is None else clock(moment, zone, now)
+
+    return _RECORDED_TIME.sub(in_words, text)
+
+
+def _recorded_moment(match: re.Match[str], now: UtcDatetime) -> UtcDatetime | None:
+    """Return the moment that a recorded time names; `None` if the calendar has no such time."""
+    if match["iso"]:
+        return _moment_of(f"{match['iso']} {match['minute']}", "%Y-%m-%d %H:%M")
+    moments: list[UtcDatetime] = []
+    for year in (now.year - 1, now.year, now.year + 1):
+        moment = _moment_of(f"{year} {match[0]}", "%Y %a %b %d, %H:%M UTC")
+        # The weekday tells the years apart.
+        if moment is not None and in_utc(moment) == match[0]:
+            moments.append(moment)
+    return min(moments, key=lambda moment: abs(moment - now), default=None)
+
+
+def _moment_of(text: str, form: str) -> UtcDatetime | None:
+    """Return the moment in UTC that a text of this form names; `None` if there is none."""
+    try:
+        return datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:

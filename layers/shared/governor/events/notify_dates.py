@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 
-from governor.alerts.model import Alert, Owner
+from governor.alerts.model import UNASSIGNED, Alert, Owner
 from governor.alerts.ports import Announcer
 from governor.core.errors import AccessDenied, CloudError, SafetyError
 from governor.core.instance import Target
@@ -25,7 +25,7 @@ from governor.evidence.ports import InstanceReader
 from governor.policy.accounts import Accounts
 from governor.policy.model.policy import Policy
 from governor.policy.ports import Policies
-from governor.policy.rules.owners import by_owner, owner_of
+from governor.policy.rules.owners import by_owner, owner_named, owner_of
 from governor.table.once import Once, run_all
 
 DATE_KEPT = timedelta(days=30)
@@ -93,7 +93,8 @@ class NotifyDates:
         if not owners and not change.is_expiring:
             # Nothing runs in the block yet: the policy's default owner may know who bought it.
             self._must_exist(target, change.reservation_id)
-            owners = {Owner(policy.ownership.default_owner): []}
+            ownership = policy.ownership
+            owners = {owner_named(ownership.default_owner, UNASSIGNED, ownership): []}
         alerts = {
             owner: block_alert(change, instances, owner, now) for owner, instances in owners.items()
         }

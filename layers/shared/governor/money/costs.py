@@ -33,7 +33,7 @@ from governor.money.store.ledger import Ledger
 from governor.policy.model.money import Budget
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
-from governor.policy.rules.owners import job_of, owner_of
+from governor.policy.rules.owners import job_of, owner_named, owner_of
 from governor.policy.store import PolicyVersions
 from governor.table.once import Once
 from governor.verdict.model import VerdictKind
@@ -268,13 +268,15 @@ class SumUpMonth:
         """Send the message that a project has used `at_percent` of its budget, with a forecast for
         the month by past days, and its instances. Raises: CloudError."""
         policy = self.policies.base().policy
-        owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
+        ownership = policy.ownership
+        name = _project_name(spent)
+        owner_name = ownership.project_owners.get(spent.project, ownership.default_owner)
+        owner = owner_named(owner_name, name, ownership)
         past_since = now - PAST
         days = chain.from_iterable(
             self.fleet_store.days(month, past_since.date()) for month in months(past_since, now)
         )
         by_past = forecast(spent.usd, by_day(days, spent.project), now)
-        name = _project_name(spent)
         rows = []
         for page in self.fleet_store.pages():
             for row in page.rows:

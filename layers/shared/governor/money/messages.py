@@ -51,7 +51,7 @@ def budget_alert(
     at_percent: float,
     hub: Target,
     now: UtcDatetime,
-    owner: str,
+    owner: Owner,
     by_past: Forecast | None,
     running: Sequence[FleetRow] = (),
     *,
@@ -60,9 +60,10 @@ def budget_alert(
     """Return the message that a project has used `at_percent` of its monthly budget, over all
     targets.
 
-    `budget` is above 0. `owner` is the project's owner, or the owner of instances without a
-    project. `by_past` is the forecast by past days; `None` if there are too few. `running` are the
-    project's instances. `asks` is true if people are asked about idle ones because of the budget.
+    `budget` is above 0. `owner` is the project's owner, with the project, or the owner of instances
+    without a project. `by_past` is the forecast by past days; `None` if there are too few.
+    `running` are the project's instances. `asks` is true if people are asked about idle ones
+    because of the budget.
     """
     percent = used_percent(cost, budget)
     forecast_usd: Usd | None = None
@@ -83,10 +84,8 @@ def budget_alert(
         "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
     }
     who = f"Project {cost.project}"
-    whose = Owner(owner, cost.project)
     if cost.project == UNTAGGED:
         who = "Instances without a project"
-        whose = Owner(owner, UNASSIGNED)
     outlook = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
     places = listed(targets, _MOST_NAMED) if len(targets) > 1 else None
@@ -105,7 +104,7 @@ def budget_alert(
         "hours": unpriced_hours_text,
     }
     dedup_id = budget_id(cost, budget, at_percent, now)
-    return alert_from_template("budget", hub, dedup_id, now, facts, words, owner=whose)
+    return alert_from_template("budget", hub, dedup_id, now, facts, words, owner=owner)
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from governor.alerts.model import UNASSIGNED, Owner
+from governor.alerts.model import UNASSIGNED
 from governor.alerts.ports import Announcer
 from governor.core.documents import csv_text
 from governor.core.errors import GovernorError
@@ -36,6 +36,7 @@ from governor.money.store.ledger import Ledger
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.policy import Policy
 from governor.policy.ports import Policies
+from governor.policy.rules.owners import owner_named
 from governor.table.once import Once
 
 
@@ -194,7 +195,7 @@ class ReportSavings:
             owner_name = reader.owner or ownership.project_owners.get(
                 reader.project, ownership.default_owner
             )
-            owner = Owner(owner_name, reader.project or UNASSIGNED)
+            owner = owner_named(owner_name, reader.project or UNASSIGNED, ownership)
             is_everything = reader == Reader()
             alert = report_alert(
                 savings, period.name, self.hub, now, owner, is_everything=is_everything

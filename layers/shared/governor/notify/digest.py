@@ -169,7 +169,7 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     values = {
         "number": len(alerts),
         "step": failures.step_text(step) if is_one_step else "",
-        "readable": failures.readable(reason),
+        "readable": failures.readable(reason, _zone_of(alerts), first.at),
         "next_step": failures.next_step(reason),
         "listed": [_failure_text(alert, alerts) for alert in alerts],
     }
@@ -178,6 +178,14 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "button": "See the records",
         "data": {"incident": first.facts.get("incident")},
     }
+
+
+def _zone_of(alerts: Sequence[Alert]) -> str:
+    """Return the time zone of the people whom all these alerts are about; UTC if they differ, or it
+    is not known."""
+    zones = {alert.facts.get("time_zone") for alert in alerts}
+    zone = zones.pop()
+    return zone if isinstance(zone, str) and not zones else "UTC"
 
 
 def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:

@@ -21,7 +21,16 @@ from governor.core.catalog import shape_of
 from governor.core.hashing import short_hash
 from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Target
-from governor.core.units import UsdPerHour, UtcDatetime, clock, iso, plural, some_of, span
+from governor.core.units import (
+    UsdPerHour,
+    UtcDatetime,
+    clock,
+    iso,
+    plural,
+    some_of,
+    span,
+    times_in_zone,
+)
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
 from governor.evidence.rules.series import last_reading_end
@@ -217,7 +226,8 @@ def silent_alert(
     lines = []
     for instance, verdict in silent:
         since = _since(verdict, owner, now)
-        lines.append(f"{instance_text(instance)}: {since}{verdict.reason}")
+        reason = times_in_zone(verdict.reason, owner.time_zone, now)
+        lines.append(f"{instance_text(instance)}: {since}{reason}")
     facts = {"instance_ids": instance_ids(instances), "outage": outage}
     words = {"which": name_or_count(instances), "listed": some_of(lines, _INSTANCES_NAMED)}
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from governor.alerts.model import Owner
+from governor.alerts.model import UNASSIGNED, Owner
 from governor.alerts.ports import Announcer
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
@@ -26,7 +26,7 @@ from governor.events.notify_dates import DATE_KEPT
 from governor.events.store.notices import Notices
 from governor.limits.rules.breaker import is_outage
 from governor.money.rules.cost import Rate
-from governor.policy.rules.owners import by_owner, owner_of
+from governor.policy.rules.owners import by_owner, owner_named, owner_of
 from governor.sweep.messages import (
     advice_for,
     devices_of,
@@ -115,7 +115,8 @@ class SweepAlerts:
         instances = [case.instance for case in silent.values()]
         ownership = sweep.base.ownership
         if outage:
-            instances_by_owner = {Owner(ownership.default_owner): instances}
+            default_owner = owner_named(ownership.default_owner, UNASSIGNED, ownership)
+            instances_by_owner = {default_owner: instances}
         else:
             instances_by_owner = by_owner(instances, ownership)
 

@@ -30,7 +30,17 @@ from governor.approvals.rules.approval import (
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
-from governor.core.units import Usd, UtcDatetime, clip, clock, iso, plural, sentence, time_with_zone
+from governor.core.units import (
+    Usd,
+    UtcDatetime,
+    clip,
+    clock,
+    iso,
+    plural,
+    sentence,
+    time_with_zone,
+    times_in_zone,
+)
 from governor.episode.model.episode import Episode, Outcome
 from governor.evidence.rules.freshness import unseen_minutes
 from governor.evidence.rules.profiles import part_word_of_type
@@ -142,6 +152,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         keep_options=_keep_options(view),
         keep_end=iso(keep_end(episode, view.now)),
         keep_label=keep_text(episode, view.now),
+        zone=episode.asking.time_zone,
         latest=_latest(view),
         silence=view.silence,
         unconfirmed=sentence(sentences.unconfirmed_text(episode)),
@@ -359,7 +370,8 @@ def _progress(view: ApprovalView) -> str:
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if hold_decision is not None:
-        return f"{failures.readable(hold_decision.why)} Nothing more is done."
+        zone = episode.asking.time_zone
+        return f"{failures.readable(hold_decision.why, zone, view.now)} Nothing more is done."
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:
@@ -433,6 +445,7 @@ def _stage_text(delivery: Delivery) -> str:
 TEMPLATES.filters.update(
     when=_when,
     readable=failures.readable,
+    times=times_in_zone,
     outcome=_outcome_text,
     answered=_ANSWERED.__getitem__,
     stage=_stage_text,

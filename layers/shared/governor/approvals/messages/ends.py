@@ -79,8 +79,9 @@ def outcome_alert(
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
+    zone = "UTC" if episode is None else episode.asking.time_zone
     words: dict[str, object] = {
-        "readable": readable(reason),
+        "readable": readable(reason, zone, at),
         "next_step": next_step(reason),
         "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
         "startable": False,
@@ -108,7 +109,7 @@ def outcome_alert(
     ]
     if has_failed:
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
-    words |= _end_words(episode, outcome, approval)
+    words |= _end_words(episode, outcome, approval, at)
     severity = Severity.INFO if outcome in _GOOD else None
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
@@ -134,7 +135,9 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
     return template_lines("again", values, zone, at)[0]
 
 
-def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
+def _end_words(
+    episode: Episode, outcome: Outcome, approval: Approval | None, at: UtcDatetime
+) -> dict[str, object]:
     """Return the values that the template of an end names, for an end that is no failure.
 
     What it saves and how to restart are given only after a stop or termination that nobody undid.
@@ -160,7 +163,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         # The reason was recorded before the undo and says that it is stopped.
         text = f"it was stopped, and {undo.by} started it again"
         words["outcome"] = "restarted"
-        words["readable"] = readable(text)
+        words["readable"] = readable(text, episode.asking.time_zone, at)
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
     # did not count.
     is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
@@ -271,7 +274,7 @@ def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime
         "name": failures[0].name if len(failures) == 1 else f"{len(failures)} GPU instances",
         "step": step_text(first.step),
         "since": first.at,
-        "readable": readable(first.reason),
+        "readable": readable(first.reason, "UTC", now),
         "listed": names[:_NAMED],
     }
     last_failed_at = max(failing.at for failing in failures)

@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 from governor.alerts.templates import template_lines
 from governor.core.hashing import short_hash
-from governor.core.units import (
-    people,
-    sentence,
-)
+from governor.core.units import UtcDatetime, people, sentence, times_in_zone
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
 
@@ -28,7 +25,6 @@ _ERROR = re.compile(
 )
 _VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
 """Ids, times, ARNs and encoded texts: parts that differ between failures of one cause."""
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 
 def next_step(reason: str) -> str:
@@ -105,10 +101,10 @@ def cause_of(reason: str) -> str:
     return short_hash(_VARIES.sub("#", reason))
 
 
-def readable(reason: str) -> str:
-    """Return the reason of an outcome as a sentence for people, with times like `2026-11-27 09:00
-    UTC`. An empty reason becomes the sentence that the cause is not known."""
+def readable(reason: str, zone: str, now: UtcDatetime) -> str:
+    """Return the reason of an outcome as a sentence for people, with its times in this time zone,
+    relative to `now`. An empty reason becomes the sentence that the cause is not known."""
     error, cause = error_and_cause(reason or "the cause is not known")
     text, *_ = template_lines("error", {"error": error, "cause": cause})
-    with_times = _ISO.sub(r"\1 \2 UTC", people(text))
+    with_times = times_in_zone(people(text), zone, now)
     return sentence(with_times.replace(" %", "%"))

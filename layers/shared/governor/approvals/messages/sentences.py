@@ -28,6 +28,7 @@ from governor.core.units import (
     listed,
     sentence,
     span,
+    times_in_zone,
     usd,
 )
 from governor.episode.model.episode import Episode, Outcome
@@ -256,10 +257,15 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> Idl
     if episode.stopped_by_episode is not None:
         stopped_for = left(at - episode.progress.steps_done[Step.STOP.value])
         title = f"stopped for {stopped_for}"
-        return IdleText(title, sentence(episode.reason), f"has been {title}")
+        return IdleText(title, _reason(episode, at), f"has been {title}")
     if episode.measurement.idle_for is not None and at - episode.opened_at < _FRESH:
-        return _idle_for_text(span(episode.measurement.idle_for), sentence(episode.reason))
+        return _idle_for_text(span(episode.measurement.idle_for), _reason(episode, at))
     return _measured_text(episode, at, is_open=is_open)
+
+
+def _reason(episode: Episode, at: UtcDatetime) -> str:
+    """Return why the episode was opened, as a sentence with times in the zone of its people."""
+    return sentence(times_in_zone(episode.reason, episode.asking.time_zone, at))
 
 
 def _idle_for_text(idle_for: str, reason: str) -> IdleText:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from governor.approvals.messages.failures import readable
 from governor.approvals.model.terms import Rank, Scope
 from governor.console.cells import name_html, steady
 from governor.console.formats import TEMPLATES
@@ -451,6 +452,8 @@ TEMPLATES.filters.update(
     sentence=sentence,
     printable=units.printable,
     moment=units.clock,
+    times=units.times_in_zone,
+    readable=readable,
     date=_date_text,
     day=charts.day_text,
     project=project_href,

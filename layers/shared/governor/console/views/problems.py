@@ -183,7 +183,8 @@ def _failures(request: ViewRequest, failing: Sequence[Failing]) -> Iterator[Prob
     for failures in failures_by_cause.values():
         newest = failures[0]
         names = listed([failure.name for failure in failures], 3)
-        text = f"Could not {step_text(newest.step)} {names}. {readable(newest.reason)}"
+        reason = readable(newest.reason, request.caller.zone, request.now)
+        text = f"Could not {step_text(newest.step)} {names}. {reason}"
         row = row_by_place[newest.target, newest.instance_id]
         yield Problem(text, "See what was done", figures.href(row))
 

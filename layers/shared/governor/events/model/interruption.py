@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from governor.core.instance import CHECKPOINT_TAG, Instance
-from governor.core.units import UsdPerHour, UtcDatetime, clock
+from governor.core.units import UsdPerHour, UtcDatetime, in_utc
 from governor.policy.model.notices import Events
 from governor.policy.model.policy import Mode, Policy
 
@@ -200,8 +200,10 @@ class Warned:
         if not self.response.is_certain:
             return None
         capacity = self.response.lost_capacity
-        when = clock(self.ends_at, "UTC", self.at)
-        return f"EC2 is reclaiming {capacity} and will {self.action_text} it around {when}"
+        return (
+            f"EC2 is reclaiming {capacity} and will {self.action_text} it around "
+            f"{in_utc(self.ends_at)}"
+        )
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
         """Return whether nothing is left to do about the warning: it is about an earlier run of the

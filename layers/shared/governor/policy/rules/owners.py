@@ -34,7 +34,12 @@ def owner_of(instance: Tagged, rule: Ownership) -> Owner:
     project is `unassigned`. The zone is `UTC` if nobody is asked.
     """
     name = named_owner(instance, rule) or rule.default_owner
-    project = project_of(instance, rule)
+    return owner_named(name, project_of(instance, rule), rule)
+
+
+def owner_named(name: str, project: str, rule: Ownership) -> Owner:
+    """Return the owner of this name with a project, and with the time zone of the first person who
+    is asked; `UTC` if nobody is asked."""
     contacts = rule.asked(name, project)
     time_zone = contacts[0].time_zone if contacts else "UTC"
     return Owner(name, project, time_zone)
