@@ -51,7 +51,9 @@ def scale_in(group: Group) -> Advice | None:
     rule = group.members[0].policy.advice
     size = len(group.members)
     together = sorted(set.intersection(*(past.measured_tens for past in group.members)))
-    means = [fmean(past.mean_at(ten) for past in group.members) for ten in together]
+    means = []
+    for ten in together:
+        means.append(fmean(past.mean_at(ten) for past in group.members))
     quiet = [mean for mean in means if mean < rule.scale_in_below_percent]
     spare = sum(size - ceil(size * mean / rule.target_percent) for mean in quiet)
     if not spare:

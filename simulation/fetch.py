@@ -156,19 +156,20 @@ class Fetch:
         hours = survey.hours
         missing_hours = self._missing_hours(target, survey.subjects, hours)
         self._read(f"{target}: hours", target, [(missing_hours, hours)])
-        wanted = {
-            subject.instance.instance_id: self._days_that_matter(target, hours, subject)
-            for subject in survey.subjects
-        }
+        wanted = {}
+        for subject in survey.subjects:
+            wanted[subject.instance.instance_id] = self._days_that_matter(target, hours, subject)
         parts = self._parts(survey.subjects, wanted, _days(hours))
-        missing_parts = [
-            (self._missing_fine(target, queries, day, hours), day) for queries, day in parts
-        ]
+        missing_parts = []
+        for queries, day in parts:
+            missing_parts.append((self._missing_fine(target, queries, day, hours), day))
         self._read(f"{target}: 5-minute data", target, missing_parts)
-        return [
-            self._recording(survey, subject, wanted[subject.instance.instance_id])
-            for subject in survey.subjects
-        ]
+        recordings = []
+        for subject in survey.subjects:
+            recordings.append(
+                self._recording(survey, subject, wanted[subject.instance.instance_id])
+            )
+        return recordings
 
     def series(
         self, target: Target, queries: Sequence[MetricQuery], window: Window
@@ -215,9 +216,9 @@ class Fetch:
         ran."""
         names = self.wish.metrics
         utilization = names.utilization
-        queries = [
-            self._gpu_query(utilization, dimensions, "Maximum") for dimensions in subject.sets
-        ]
+        queries = []
+        for dimensions in subject.sets:
+            queries.append(self._gpu_query(utilization, dimensions, "Maximum"))
         is_single = expected_count(subject.shape, profile_of_names(names)) == 1
         if subject.source is MetricSource.AGGREGATE and not is_single:
             queries.append(self._gpu_query(utilization, subject.sets[0], "SampleCount"))
@@ -238,9 +239,8 @@ class Fetch:
             return []
         queries: list[MetricQuery] = []
         for metric in metrics:
-            queries += [
-                self._gpu_query(metric, dimensions, row.statistic) for dimensions in subject.sets
-            ]
+            for dimensions in subject.sets:
+                queries.append(self._gpu_query(metric, dimensions, row.statistic))
         return queries
 
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
@@ -405,7 +405,10 @@ class Fetch:
         by_name: dict[str, array[float]] = {}
         for figure in replayed_figures():
             keys = [_key(query) for query in self._figure_queries(figure, subject)]
-            parts = [series[key] for key in keys if key in series]
+            parts = []
+            for key in keys:
+                if key in series:
+                    parts.append(series[key])
             factor = _factor(figure, subject.shape, names)
             if not parts or factor is None:
                 by_name[figure] = holes(bins)

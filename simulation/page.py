@@ -188,12 +188,16 @@ def _card(results: Sequence[tuple[str, InstanceResult]]) -> _Card:
         stops = _stops(result)
         saved = max(saved, sum((stop.length for stop in stops), timedelta(0)))
         kinds |= _kinds(stops)
+    lines = []
+    for policy, events in lanes:
+        for event in events:
+            lines.append(_line(policy, event))
     return _Card(
         name=instance.name,
         about=f"{instance.instance_id}, {instance.instance_type} in {instance.target}, "
         f"owner {first.owner}, {cost}",
         svg=timeline(recording, lanes),
-        lines=tuple(_line(policy, event) for policy, events in lanes for event in events),
+        lines=tuple(lines),
         saved=saved,
         owner=printable(first.owner),
         kinds=frozenset(kinds),
@@ -201,7 +205,11 @@ def _card(results: Sequence[tuple[str, InstanceResult]]) -> _Card:
 
 
 def _stops(result: InstanceResult) -> list[Stop]:
-    return [event.stop for event in result.events if event.stop is not None]
+    stops = []
+    for event in result.events:
+        if event.stop is not None:
+            stops.append(event.stop)
+    return stops
 
 
 def _kinds(stops: Sequence[Stop]) -> set[str]:

@@ -181,9 +181,10 @@ def pasts(
     for instance in instances:
         sets = [series.dimensions for series in listed.get(instance.instance_id, ())]
         plans.append(_Plan(instance, policy_of(instance), _queries(instance, sets, names)))
-    queries = [query for plan in plans for query in plan.queries]
+    queries: list[MetricQuery] = []
     means: list[MetricQuery] = []
     for plan in plans:
+        queries += plan.queries
         means += plan.mean_queries(names)
     tens = Window(hours.start, hours.end, TEN_MINUTES)
     agree(len(fetch.unread(target, queries, hours)) + len(fetch.unread(target, means, tens)))

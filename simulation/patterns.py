@@ -491,11 +491,10 @@ def _to_types(past: Past, kind: str, seen: str, fits: Sequence[Shape]) -> Advice
     for shape in fits[:_NAMED]:
         name = shape.instance_type
         saved_by_type[name] = _saving(past, past.price_of(name))
-    with_amounts = [
-        f"{name} ({usd(saved)} a month less)"
-        for name, saved in saved_by_type.items()
-        if saved is not None
-    ]
+    with_amounts = []
+    for name, saved in saved_by_type.items():
+        if saved is not None:
+            with_amounts.append(f"{name} ({usd(saved)} a month less)")
     memory_peaks = past.peaks(past.memory).values()
     text = (
         f"{seen[0].upper()}{seen[1:]}; GPU memory peaks at {max(memory_peaks) / 1024:.1f} GiB "

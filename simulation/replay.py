@@ -168,7 +168,10 @@ class _Sweeps:
     ) -> list[tuple[Verdict, Verdict | None]]:
         """Return each verdict, and the proof over the window of a question if it was read."""
         verdicts = _verdicts_without_reading(running, now)
-        unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
+        unread = []
+        for track, index in running:
+            if track.instance_id not in verdicts:
+                unread.append((track, index))
         gathered = self._gathered([_request(track, now) for track, _ in unread], now)
         for track, index in unread:
             subject = _subject(track, now)

@@ -57,8 +57,14 @@ def summarize(replay: Replay) -> Summary:
         asks_by_owner[result.owner] += asks
         instances_asked += asks > 0
         events += result.events
-    stops = [event.stop for event in events if event.stop is not None]
-    amounts = [stop.usd for stop in stops if stop.usd is not None]
+    stops = []
+    for event in events:
+        if event.stop is not None:
+            stops.append(event.stop)
+    amounts = []
+    for stop in stops:
+        if stop.usd is not None:
+            amounts.append(stop.usd)
     hits = [stop for stop in stops if stop.hit_work]
     hits_soon = sum(stop.is_hit_soon for stop in hits)
     hours_saved = _total_hours(stop.length for stop in stops)

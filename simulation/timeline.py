@@ -74,10 +74,9 @@ def _bars(recording: Recording) -> list[Markup]:
         step = f"M{x} {_TALL}v-{height}h{width}v{height}z"
         steps_by_kind.setdefault(kind, []).append(step)
         x += width
-    paths = [
-        Markup('<path class="{}" d="{}"/>').format(kind, "".join(steps))
-        for kind, steps in steps_by_kind.items()
-    ]
+    paths = []
+    for kind, steps in steps_by_kind.items():
+        paths.append(Markup('<path class="{}" d="{}"/>').format(kind, "".join(steps)))
     drawing = Markup(
         '<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>'
     )
