@@ -411,8 +411,8 @@ class Dispatch:
 
     def _link(self, route: Route, item: Item) -> str | None:
         """Return the link to the episode's page, personal if the route leads to one person; without
-        an episode, that to the page of the instance in the console. Return `None` without either,
-        or for an instance if the stack has no pages.
+        an episode, that to the page of the console that shows what the alert is about. Return
+        `None` if no page shows it, or the stack has no pages.
 
         Raises: ConfigurationError if links to an episode cannot be made; CloudError.
         """
@@ -420,9 +420,13 @@ class Dispatch:
         if item.episode is not None:
             approval_id = item.episode.approval_id
             return self.signer.link(approval_id, self._number_recipient(route, approval_id))
-        if not alert.instance_id:
+        page = compose.console_page_of(alert)
+        if page is None:
             return None
-        return self.signer.page("instances", alert.account, alert.region, alert.instance_id)
+        link = self.signer.page(*page.path)
+        if link is None or not page.query:
+            return link
+        return f"{link}?{page.query}"
 
     def _number_recipient(self, route: Route, page_id: str) -> int:
         """Return the number that stands for the route's person in links to a page; it is stored at
