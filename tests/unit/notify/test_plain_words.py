@@ -16,6 +16,7 @@ from governor.approvals.messages.questions import (
     waiting_alert,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
+from governor.core.units import iso
 from governor.episode.model.episode import Episode, Outcome, Phase, Terms
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
@@ -96,6 +97,46 @@ def test_a_page_of_a_question_holds_none(mode: Mode, action: Action) -> None:
     pages.append(world.get().body)
 
     assert [] == [known for page in pages for known in known_sentences(page)]
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.TERMINATE])
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        ("approve", Outcome.STOPPED),
+        ("approve", Outcome.TERMINATED),
+        ("approve", Outcome.REFUSED),
+        ("approve", Outcome.FAILED),
+        ("keep", Outcome.KEPT),
+        ("exempt", Outcome.EXEMPTED),
+        ("hold", Outcome.HELD),
+    ],
+)
+def test_a_record_of_an_answered_question_holds_none(
+    action: Action, answer: str, end: Outcome
+) -> None:
+    """After the answer, after its end, and after a start that somebody asked for. A hold follows an
+    approval."""
+    world = World(action)
+    if answer == "hold":
+        world.post("approve", typed_instance_id=world.ref.instance_id, losses="accepted")
+    until = iso(NOW + timedelta(hours=4))
+    fields = {"typed_instance_id": world.ref.instance_id, "losses": "accepted"}
+    answered = world.post(answer, keep_until=until, reason="a demo", **fields)
+    assert 303 == answered.status
+    pages = [world.get().body]
+    if end is Outcome.HELD:
+        # After a hold, no step is recorded any more.
+        world.state.close_episode(world.ref, end, "held by ann", NOW, quiet_until=None)
+    else:
+        world.end(end)
+    pages.append(world.get().body)
+    if end is Outcome.STOPPED:
+        world.post("undo")
+        pages.append(world.get().body)
+
+    assert [] == [known for page in pages for known in known_sentences(page)]
+    assert "What happened" in pages[-1]
 
 
 @pytest.mark.parametrize("address", VIEWS)
