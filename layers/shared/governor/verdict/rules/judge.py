@@ -81,8 +81,8 @@ def _needed_bins(bins: int, coverage_percent: float) -> int:
 
 
 def is_candidate(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether utilization alone would call it idle, so that the other figures are worth
-    reading."""
+    """Return whether utilization alone would call the instance idle, so that the other figures are
+    worth reading."""
     return judge_utilization(evidence, policy) is None
 
 

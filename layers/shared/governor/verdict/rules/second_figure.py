@@ -95,6 +95,12 @@ def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> U
     if silent_for > oldest_figure(evidence, policy):
         text = f"power: not measured since {in_utc(ended)}"
         return Unconfirmed(text, is_late=silent_for < LATE)
+    return _measured_too_little(evidence, policy, figure)
+
+
+def _measured_too_little(evidence: Evidence, policy: Policy, figure: str) -> Unconfirmed:
+    """Return that the figure was measured in too little of the window. Its readings may still
+    arrive if one short hole is all that is missing."""
     percent = evidence.measured_percent.get(figure, 0.0)
     hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
     percent_without_hole = percent + 100 * (hole / evidence.window.length)
@@ -204,46 +210,67 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
-    """Return why utilization may be a share of 0 to 1; `None` if it is percent (by a reading that
-    is too high for a share, because power confirms it, or by the policy's profile), idle in both
-    units, or was not read.
+    """Return why utilization may be a share of 0 to 1, in which a busy GPU looks idle, or frozen at
+    0; `None` if it is percent, idle in both units, or was not read.
 
-    Power does not settle fractions under a name of a team's own, nor readings of exactly 1 for half
-    of the time: a GPU may work and draw little. Return also that a metric of a known unit may be
-    frozen at 0."""
+    A reading that is too high for a share settles it. Else there is one rule for a metric whose
+    unit the policy's profile knows, one for a share by its name, and one for any other name.
+    """
     peaks = peaks_of(evidence)
     if not peaks or _is_above_shares(max(peaks), policy.metrics):
         return None
-    metric = policy.metrics.utilization
     if is_in_a_known_unit(policy.metrics):
-        if not may_be_frozen(metric) or is_confirmed(evidence, policy):
-            return None
-        return f"{metric} may be frozen at 0, and power is not measured beside it"
-    busy_share = busy_share_of(policy)
-    is_share = is_share_by_name(metric)
-    if is_share and not is_confirmed(evidence, policy):
+        return _why_perhaps_frozen(evidence, policy)
+    if is_share_by_name(policy.metrics.utilization):
+        return _why_share_is_refused(evidence, policy, max(peaks))
+    return _why_perhaps_share(evidence, policy, max(peaks))
+
+
+def _why_perhaps_frozen(evidence: Evidence, policy: Policy) -> str | None:
+    """Return why a metric of a known unit may be frozen at 0; `None` if such metrics do not freeze,
+    or power confirms it."""
+    metric = policy.metrics.utilization
+    if not may_be_frozen(metric) or is_confirmed(evidence, policy):
+        return None
+    return f"{metric} may be frozen at 0, and power is not measured beside it"
+
+
+def _why_share_is_refused(evidence: Evidence, policy: Policy, highest: float) -> str | None:
+    """Return why a metric that is a share by its name shows no idleness: power does not confirm it,
+    or its `highest` reading is work in that unit. Return `None` if neither is so."""
+    metric = policy.metrics.utilization
+    if not is_confirmed(evidence, policy):
         return (
             f"{metric} is a share of 0 to 1, may be frozen at 0, and power is not measured beside "
             "it: set metrics.utilization to a metric in percent"
         )
-    if is_share and max(peaks) >= busy_share:
-        return (
-            f"{metric} is a share of 0 to 1 and reached {max(peaks):g}: set metrics.utilization to "
-            "a metric in percent"
-        )
-    if is_share:
+    if highest < busy_share_of(policy):
         return None
+    return (
+        f"{metric} is a share of 0 to 1 and reached {highest:g}: set metrics.utilization to "
+        "a metric in percent"
+    )
+
+
+def _why_perhaps_share(evidence: Evidence, policy: Policy, highest: float) -> str | None:
+    """Return why a metric whose name does not say its unit may be a share of 0 to 1; `None` if it
+    is idle in both units, or power confirms it. `highest` is its highest reading.
+
+    Power does not settle fractions under a name of a team's own, nor readings of exactly 1 for half
+    of the time: a GPU may work and draw little.
+    """
+    metric = policy.metrics.utilization
     is_own_name = profile_of(metric) is None
-    has_fraction = _has_a_busy_fraction(evidence, busy_share)
+    has_fraction = _has_a_busy_fraction(evidence, busy_share_of(policy))
     if is_own_name and (has_fraction or _is_1_half_of_the_time(evidence)):
         return (
-            f"{metric} reached only {max(peaks):g}, below {SURELY_PERCENT:g}: it may be a share of "
+            f"{metric} reached only {highest:g}, below {SURELY_PERCENT:g}: it may be a share of "
             "0 to 1, which low power does not rule out"
         )
     if not has_fraction or is_confirmed(evidence, policy):
         return None
     return (
-        f"{metric} never passed 1 and reached {max(peaks):g}: it may be a share of 0 to 1, and "
+        f"{metric} never passed 1 and reached {highest:g}: it may be a share of 0 to 1, and "
         "power is not measured beside it"
     )
 
@@ -302,7 +329,7 @@ def _is_1_half_of_the_time(evidence: Evidence) -> bool:
 
 def _is_measured(evidence: Evidence, policy: Policy, figure: str) -> bool:
     """Return whether a figure was measured in enough of the window, and lately."""
-    if getattr(evidence, FIGURES[figure].field) is None:
+    if _power_percent(evidence, figure) is None:
         return False
     ended = evidence.last_measured.get(figure, evidence.window.start)
     if evidence.window.end - ended > oldest_figure(evidence, policy):
@@ -321,8 +348,19 @@ def confirms_below(policy: Policy) -> float:
 def _highest_power(evidence: Evidence) -> float | None:
     """Return the highest of the second figures, in percent of the power limit; `None` if none was
     measured."""
-    values = [getattr(evidence, FIGURES[figure].field) for figure in confirming_figures()]
-    return max((value for value in values if value is not None), default=None)
+    values: list[float] = []
+    for figure in confirming_figures():
+        percent = _power_percent(evidence, figure)
+        if percent is not None:
+            values.append(percent)
+    return max(values, default=None)
+
+
+def _power_percent(evidence: Evidence, figure: str) -> float | None:
+    """Return the highest reading of this second figure, in percent of the power limit; `None` if it
+    was not measured."""
+    percent: float | None = getattr(evidence, FIGURES[figure].field)
+    return percent
 
 
 def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool:
@@ -330,15 +368,14 @@ def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool
     own figure may be near 0."""
     if not is_published_by(figure, Publisher.AGENT):
         return False
-    highest = getattr(evidence, FIGURES[figure].field)
+    highest = _power_percent(evidence, figure)
     return highest is not None and highest <= implausible_power_percent(shape_of(instance_type))
 
 
 def _newest_figure(evidence: Evidence) -> str | None:
     """Return the second figure that was measured last; `None` if none was measured at all."""
-    measured = [
-        figure
-        for figure in confirming_figures()
-        if figure in evidence.last_measured and getattr(evidence, FIGURES[figure].field) is not None
-    ]
+    measured: list[str] = []
+    for figure in confirming_figures():
+        if figure in evidence.last_measured and _power_percent(evidence, figure) is not None:
+            measured.append(figure)
     return max(measured, key=lambda figure: evidence.last_measured[figure], default=None)
