@@ -82,8 +82,14 @@ class PolicyBook:
         retired_reason = "is no longer a setting and is ignored; remove it"
         self.retired = tuple(self._problems((path, retired_reason) for path in parts.retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
-        self.overrides = tuple(reading.override for reading in readings if reading.override)
-        override_policies = [reading.policy for reading in readings if reading.policy]
+        overrides: list[Override] = []
+        override_policies: list[Policy] = []
+        for reading in readings:
+            if reading.override is not None:
+                overrides.append(reading.override)
+            if reading.policy is not None:
+                override_policies.append(reading.policy)
+        self.overrides = tuple(overrides)
         self.says_two_people = base.two_people_for_policy is not None
         """True if the document itself says whether two people are needed. Otherwise that depends on
         its rules."""
@@ -160,12 +166,11 @@ class PolicyBook:
         If an override lacks acceptances, mode `auto` becomes `ask`. If the project is over budget,
         `observe` does. Raises: PolicyError if the overrides contradict each other.
         """
-        indices = tuple(
-            index
-            for index, override in enumerate(self.overrides)
-            if override.match.is_for(instance)
-        )
-        applied = self._with_consent(self.applied(indices), indices)
+        indices: list[int] = []
+        for index, override in enumerate(self.overrides):
+            if override.match.is_for(instance):
+                indices.append(index)
+        applied = self._with_consent(self.applied(tuple(indices)), tuple(indices))
         policy = applied.policy
         if policy.mode is not Mode.OBSERVE or not self._over_budget:
             return applied
@@ -201,9 +206,10 @@ class PolicyBook:
             mistakes = reckless_rules(policy, chosen, self._people)
         if policy is None or mistakes:
             above = ("overrides", "+".join(names))
-            raise PolicyError(
-                PolicyProblem(dotted((*above, *path)), reason) for path, reason in mistakes
-            )
+            problems = []
+            for path, reason in mistakes:
+                problems.append(PolicyProblem(dotted((*above, *path)), reason))
+            raise PolicyError(problems)
         return AppliedPolicy(policy, self._base.version, names)
 
     def _with_consent(self, applied: AppliedPolicy, indices: tuple[int, ...]) -> AppliedPolicy:
@@ -221,12 +227,11 @@ class PolicyBook:
             raise PolicyError(self._problems(mistakes))
 
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
-        """Return the mistakes with dotted paths and their lines, in the order of the document. A
-        mistake without a line comes first."""
-        problems = [
-            PolicyProblem(dotted(path), reason, self.document.line(path))
-            for path, reason in mistakes
-        ]
+        """Return the mistakes with dotted paths and their lines, in the order of the document;
+        empty if there are none. A mistake without a line comes first."""
+        problems = []
+        for path, reason in mistakes:
+            problems.append(PolicyProblem(dotted(path), reason, self.document.line(path)))
         return sorted(problems, key=lambda problem: problem.line or 0)
 
 
@@ -311,11 +316,11 @@ def _mentions_termination(settings: Mapping[str, Any]) -> bool:
     or `approval` that is no mapping counts as if it did."""
     overrides = settings.get("overrides")
     items = overrides if isinstance(overrides, list) else []
-    patches = []
+    patches: list[object] = [settings]
     for item in items:
         if isinstance(item, dict):
             patches.append(item.get("set"))
-    return any(map(_patch_mentions_termination, [settings, *patches]))
+    return any(_patch_mentions_termination(patch) for patch in patches)
 
 
 def _patch_mentions_termination(patch: object) -> bool:

@@ -247,8 +247,8 @@ def with_profile_names(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     that they choose. Names that they give themselves stay. Settings that choose no profile, or one
     that does not exist, are returned as they are.
 
-    Each is completed before they are merged, so the profile of an override replaces the names
-    below it.
+    Document and overrides are completed before they are merged. So the names of an override's
+    profile replace those of the document.
     """
     metrics = settings.get("metrics")
     chosen = metrics.get("profile") if isinstance(metrics, Mapping) else None

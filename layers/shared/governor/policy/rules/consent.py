@@ -155,12 +155,12 @@ def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[
 
 
 def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
-    """Return the policy of an instance, to which the `chosen` overrides have led, with mode `ask`
-    instead of `auto` and no action on silence if a consent is missing.
+    """Return the same policy if no consent to it is missing; else a policy with mode `ask` instead
+    of `auto`, and without action on silence. The `chosen` overrides have led to the policy.
 
     A consent is missing if `people`, the addresses of those who have accepted, lack somebody whom
-    an override names; or if the policy terminates unasked and no override needs consent. Otherwise
-    return the same object.
+    one of these overrides names; or if the policy terminates unasked, and no override that needs
+    consent stands behind that.
     """
     overrides = [override for override in chosen if needs_consent(override)]
     terminates_unasked = policy.mode is Mode.AUTO and terminates(policy)
@@ -229,13 +229,14 @@ def count_acceptances(
     before: KnownPeople,
     carried: Acceptances = NOBODY_ACCEPTED,
 ) -> Consented:
-    """Return whose acceptances of a version count, and the people who count from now on: its `own`
-    people if two of those `before` wrote or accepted it, else those `before`. Of these, only people
-    whom the version names with the same identity can accept. Nothing is written.
+    """Return whose acceptances of a version count, and the people whose acceptances count from now
+    on. Nothing is written.
 
-    `own` are the people that the version names, `before` those who counted until now. `identities`
-    have accepted the version, and `writer` is the ARN that wrote it, or empty. `carried` are
-    acceptances that count already: those of the same `terms` stay.
+    `own` are the people whom the version names, `before` those who counted until now. If two people
+    of `before` wrote or accepted the version, `own` count from now on, else `before` still do. An
+    acceptance counts only if the version names its person with the same identity. `identities` have
+    accepted the version; `writer` is the ARN that wrote it, or empty. Of `carried`, acceptances
+    that counted already, those of the same `terms` stay.
     """
     behind = people_behind(writer, identities, before)
     people = people_after(before, own, behind)
