@@ -135,7 +135,9 @@ class ApprovalView:
         ends = [self.now if ending is None else ending.at]
         if self.episode.mode is not Mode.OBSERVE:
             final_steps = (Step.STOP.value, Step.TERMINATE.value)
-            ends += [steps_done[step] for step in final_steps if step in steps_done]
+            for step in final_steps:
+                if step in steps_done:
+                    ends.append(steps_done[step])
         return min(ends)
 
 

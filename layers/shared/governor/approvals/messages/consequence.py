@@ -121,8 +121,9 @@ def _stay(episodes: Sequence[Episode]) -> str:
 
 
 def with_figures(subject: str, label: str, figures: Sequence[str]) -> str:
-    """Return the subject with its label, such as `Reminder`, and its figures, such as `idle 6 h`
-    and `$136/day`. Where there is no room, the first figures are left out, then the label."""
+    """Return the subject with its label and figures: `Stop demo-7? Reminder: idle 6 h, $136/day`,
+    and without a label `... Idle 6 h, $136/day`. Where there is no room, the first figures are left
+    out, then all figures, then the label."""
     for first in range(len(figures)):
         text = ", ".join(figures[first:])
         ending = f"{label}: {text}" if label else f"{text[:1].upper()}{text[1:]}"

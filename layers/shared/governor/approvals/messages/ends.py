@@ -104,9 +104,11 @@ def outcome_alert(
     words["in_short"] = what_is_left.in_short
     words["left_behind"] = what_is_left.sentences
     words["startable"] = _has_ended_stopped(episode, outcome)
-    facts["steps_done"] = [
-        step.value for step in episode.plan.steps if step in episode.progress.steps_done
-    ]
+    steps_done = []
+    for step in episode.plan.steps:
+        if step in episode.progress.steps_done:
+            steps_done.append(step.value)
+    facts["steps_done"] = steps_done
     if has_failed:
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval, at)

@@ -281,14 +281,13 @@ def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, o
     of the same name. They hold no task token and no link."""
     instance = episode.instance
     plan = episode.plan
+    idle_for = episode.measurement.idle_for
     return {
         "episode": episode.ref.execution_name,
         "launch_time": instance.launch_time,
         "mode": episode.mode.value,
         "reason": episode.reason,
-        "idle_minutes": None
-        if episode.measurement.idle_for is None
-        else minutes(episode.measurement.idle_for),
+        "idle_minutes": None if idle_for is None else minutes(idle_for),
         "evidence_hash": episode.measurement.evidence_hash,
         "policy_version": episode.policy_version,
         "action": plan.action.value,

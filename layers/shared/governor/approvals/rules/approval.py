@@ -383,11 +383,10 @@ def _first_delivery(
     """Return the first delivery by which people got the message of this stage; `None` if nobody has
     it. Deliveries of other messages do not count."""
     message = stage_id(stage, episode.ref)
-    reached = [
-        delivery
-        for delivery in deliveries
-        if delivery.message == message and delivery.reached_people
-    ]
+    reached: list[Delivery] = []
+    for delivery in deliveries:
+        if delivery.message == message and delivery.reached_people:
+            reached.append(delivery)
     return min(reached, key=_time_of, default=None)
 
 

@@ -273,7 +273,10 @@ def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
 def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) -> Rank | None:
     """Return the highest rank that the grants give for an instance of this account, project and
     owner; `None` if no grant covers it."""
-    ranks = [grant.rank for grant in grants if grant.scope.sees(account, project, owner)]
+    ranks = []
+    for grant in grants:
+        if grant.scope.sees(account, project, owner):
+            ranks.append(grant.rank)
     return max(ranks, default=None)
 
 

@@ -150,9 +150,10 @@ class Approvals(Store):
                 question_keys.append(keys.approval(episode.approval_id))
         questions = table.records(Approval, table.get_all(question_keys))
         question_by_id = {question.approval_id: question for question in questions}
-        return {
-            episode.ref: (episode, question_by_id.get(episode.approval_id)) for episode in episodes
-        }
+        question_by_episode: dict[EpisodeRef, tuple[Episode, Approval | None]] = {}
+        for episode in episodes:
+            question_by_episode[episode.ref] = (episode, question_by_id.get(episode.approval_id))
+        return question_by_episode
 
     def await_answer(
         self,
@@ -307,9 +308,11 @@ class Approvals(Store):
         CloudError.
         """
         *alternatives, last = holds.hold_writes(ref.target, ref.instance_id, hold)
-        is_written = any(
-            self._table.try_transaction(*writes, *alternative) for alternative in alternatives
-        )
+        is_written = False
+        for alternative in alternatives:
+            is_written = self._table.try_transaction(*writes, *alternative)
+            if is_written:
+                break
         if not is_written:
             # Unlike the tries before it, the last one raises the conflict.
             self._table.transact(*writes, *last)
