@@ -95,9 +95,9 @@ class NotifyDates:
             self._must_exist(target, change.reservation_id)
             ownership = policy.ownership
             owners = {owner_named(ownership.default_owner, UNASSIGNED, ownership): []}
-        alerts = {
-            owner: block_alert(change, instances, owner, now) for owner, instances in owners.items()
-        }
+        alerts: dict[Owner, Alert] = {}
+        for owner, instances in owners.items():
+            alerts[owner] = block_alert(change, instances, owner, now)
         if change.is_expiring:
             return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), DATE_KEPT)
         alerts_by_key = _by_key(f"delivered#{notice.message_key}", alerts)

@@ -118,7 +118,7 @@ class Attempt:
         `None`."""
         try:
             return step()
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - the other warnings have their turn
             self.failed.append(error)
             return None
 
@@ -308,9 +308,8 @@ class AdviseElsewhere:
         answer = self.market.prices(
             instance.target, regions, instance.instance_type, instance.platform
         )
-        reaction.notes += [
-            f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()
-        ]
+        for region, why in answer.problems.items():
+            reaction.notes.append(f"no Spot prices of {region}: {why}")
         scores = self._scores(case, regions)
         alert = elsewhere_alert(instance, answer.prices, scores, case.owner, self.clock.now())
         if alert is not None:

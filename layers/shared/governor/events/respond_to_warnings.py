@@ -96,7 +96,11 @@ class RespondToWarnings:
         taken_back = [case for case in cases if case.warned.response.is_taken_back]
         # Seconds count: hooks first, then messages and questions, then snapshots and advice.
         self._note_and_send_first(cases, taken_back)
-        without_hook = frozenset(case.warned.instance_id for case in cases if case.is_hook_unsent)
+        unsent_ids = []
+        for case in cases:
+            if case.is_hook_unsent:
+                unsent_ids.append(case.warned.instance_id)
+        without_hook = frozenset(unsent_ids)
         for attempt in opened:
             attempt.run(*self._steps(attempt, base, without_hook))
         self._snapshot_all(taken_back)
@@ -109,7 +113,8 @@ class RespondToWarnings:
 
         Instances are described in a few calls for each account and Region. A call that hangs does
         not hold up the others. An attempt whose instance could not be read is left out, with the
-        error in its `failed`.
+        error in its `failed`. Raises: ConfigurationError if the function has no role in a member
+        account that a warning is from.
         """
         by_target = self._by_target(attempts, base)
         calls = {}
@@ -197,7 +202,8 @@ class RespondToWarnings:
         self, warned: Warned, action: LifecycleAction, reaction: Reaction
     ) -> Warned:
         """Return the warning with the end of its group's wait, as the group states it. Return it
-        unchanged if the group has no such hook, or cannot be asked, which is noted."""
+        unchanged if the group has no such hook, or cannot be asked, which is noted. Raises:
+        ConfigurationError if the function was made without access to hooks, or to the account."""
         hooks = _wired(self.hooks)
         try:
             wait = hooks.heartbeat(self._target(warned), action.group, action.hook)
@@ -277,7 +283,7 @@ class RespondToWarnings:
 
     def _advise_all(self, cases: Sequence[Case]) -> None:
         """Send advice on other zones for each warning whose cause has any. An error is added to its
-        case."""
+        case. Raises: ConfigurationError if the function was made without the part that advises."""
         for case in cases:
             if case.warned.response.advises:
                 case.run(partial(_wired(self.advise), case))

@@ -265,7 +265,8 @@ class _Sending:
             if len(cases) > 1:
                 return error
             error = _not_managed(cases[0], error)
-        self.results.update({case.warned.event_id: error for case in cases})
+        for case in cases:
+            self.results[case.warned.event_id] = error
         return None
 
 

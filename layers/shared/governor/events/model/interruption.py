@@ -147,7 +147,7 @@ class Warned:
 
     @property
     def response(self) -> Response:
-        """Return the row of `RESPONSES` for its cause."""
+        """Return how GPU Governor responds to a warning of this cause: a row of `RESPONSES`."""
         return RESPONSES[self.cause]
 
     @property

@@ -54,8 +54,8 @@ class Notice:
         return tuple(instance for instance in instances if self._is_about(instance))
 
     def _is_about(self, instance: Instance) -> bool:
-        """Return whether it names this instance or, if it names none, the reservation in which the
-        instance runs."""
+        """Return whether the notice names this instance or, if it names none, the reservation in
+        which the instance runs."""
         if self.instance_id is not None:
             return instance.instance_id == self.instance_id
         return instance.capacity_reservation_id == self.reservation_id

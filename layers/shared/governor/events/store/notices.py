@@ -65,7 +65,10 @@ class Notices(Store):
         are none. Raises: CloudError."""
         target_fields = {"account": target.account, "region": target.region}
         items = self._table.query(target_pk(target), "NOTICE#")
-        documents = ({**item, **target_fields} for item in items if item.get("remind"))
+        documents = []
+        for item in items:
+            if item.get("remind"):
+                documents.append({**item, **target_fields})
         return list(self._table.records(Notice, documents))
 
 
