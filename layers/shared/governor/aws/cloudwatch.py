@@ -50,12 +50,13 @@ class CloudWatchMetrics(Adapter):
         """
         readings = _Readings(queries, window)
         period = int(window.period.total_seconds())
+        sent_queries = []
+        for number, query in enumerate(queries):
+            sent_queries.append(_query(f"q{number}", query, period))
         pages = self._pages(
             "cloudwatch:GetMetricData",
             target,
-            MetricDataQueries=[
-                _query(f"q{number}", query, period) for number, query in enumerate(queries)
-            ],
+            MetricDataQueries=sent_queries,
             StartTime=window.start,
             EndTime=window.end,
             ScanBy="TimestampAscending",
@@ -148,9 +149,8 @@ def _series(record: Any) -> tuple[str, Listed]:
     text, which a query cannot name; KeyError if it has no instance."""
     namespace = record["Namespace"]
     metric = record["MetricName"]
-    dimensions = tuple(
-        sorted((dimension["Name"], dimension["Value"]) for dimension in record["Dimensions"])
-    )
+    pairs = [(dimension["Name"], dimension["Value"]) for dimension in record["Dimensions"]]
+    dimensions = tuple(sorted(pairs))
     for text in (namespace, metric, *chain.from_iterable(dimensions)):
         if not isinstance(text, str):
             raise TypeError("a query can name text alone")
@@ -236,8 +236,11 @@ class CloudWatchAlarms(Adapter):
             answer = self._call("cloudwatch:DescribeAlarms", AlarmNames=sorted(names), **limits)
         except CloudError:
             return False
-        alarms_of_money = filter(_is_of_money, answer.get("MetricAlarms", ()))
-        return names == {alarm["AlarmName"] for alarm in alarms_of_money}
+        names_about_money = set()
+        for alarm in answer.get("MetricAlarms", ()):
+            if _is_of_money(alarm):
+                names_about_money.add(alarm["AlarmName"])
+        return names == names_about_money
 
     def _publishes(self, record: Any) -> bool:
         """Return whether one of the alarm's actions publishes to the topic of these alarms, whose
@@ -292,6 +295,7 @@ def _alarm(record: Any, *, is_of_money: bool) -> Alert:
     """Return the alert about an alarm as CloudWatch describes it: `ALARM_OVER` if its state is
     `OK`, else `ALARM`, which is critical unless it is about money. Its lines are the alarm's
     description and the reason of its state, without those that are missing."""
+    # An ARN is arn:partition:service:region:account:resource.
     _, _, _, region, account, *_ = record["AlarmArn"].split(":")
     name = record["AlarmName"]
     state = record["StateValue"]

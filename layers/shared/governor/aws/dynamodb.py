@@ -175,18 +175,16 @@ class _Expression:
     def changes(self, write: Write) -> str:
         """Return the text of an update, such as `SET #a = :0 REMOVE #b`, and keep its names and
         values; an empty text if the write changes no attribute."""
-        sets = [
-            f"{self.name(attribute)} = {self.value(value)}"
-            for attribute, value in attributes(write).items()
-        ]
+        sets = []
+        for attribute, value in attributes(write).items():
+            sets.append(f"{self.name(attribute)} = {self.value(value)}")
         if write.first is not None:
             map_name, entry, value = write.first
             path = f"{self.name(map_name)}.{self.name(entry)}"
             sets.append(f"{path} = if_not_exists({path}, {self.value(value)})")
-        adds = [
-            f"{self.name(attribute)} {self.value(number)}"
-            for attribute, number in write.add.items()
-        ]
+        adds = []
+        for attribute, number in write.add.items():
+            adds.append(f"{self.name(attribute)} {self.value(number)}")
         removes = [self.name(attribute) for attribute in write.remove]
         clauses = []
         for word, parts in (("SET", sets), ("REMOVE", removes), ("ADD", adds)):

@@ -57,9 +57,9 @@ class EbsSnapshots(Ec2Writer):
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
         """Return the account's own snapshots that bear all these tags; empty if there are none.
         Raises: CloudError, also if one of them cannot be read."""
-        filters = [
-            {"Name": f"tag:{key}", "Values": [literal(value)]} for key, value in tags.items()
-        ]
+        filters = []
+        for key, value in tags.items():
+            filters.append({"Name": f"tag:{key}", "Values": [literal(value)]})
         operation = "ec2:DescribeSnapshots"
         odd: dict[str, str] = {}
         parameters: Any = {"odd": odd, "OwnerIds": ["self"], "Filters": filters}

@@ -108,7 +108,10 @@ class Ec2Tags(Ec2Writer):
         instance where a call failed; empty if none did. Such an instance may have its new tags, and
         still those to remove: these go last. Raises: SafetyError if EC2 carried out a dry run."""
         created = tag_pairs({key: value for key, value in tags.items() if value is not None})
-        deleted = [{"Key": key} for key, value in tags.items() if value is None]
+        deleted = []
+        for key, value in tags.items():
+            if value is None:
+                deleted.append({"Key": key})
 
         def write_tags(batch: Sequence[str]) -> None:
             """Tag these instances: EC2 changes all or none in each of the two calls. Raises:

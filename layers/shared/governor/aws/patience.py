@@ -51,8 +51,11 @@ class Patience:
 
     def note_failure(self, service: ServiceOfRegion, what: str, sent_at: float) -> None:
         """Note that the service throttled a call, or gave no answer; `what` says which, and
-        `sent_at` is the time at which this try was sent, of the clock `monotonic`. The service is
-        given up if it did nothing else for its time."""
+        `sent_at` is the time at which this try was sent, of the clock `monotonic`.
+
+        Give the service up once it has only failed for `SERVICE_SECONDS`, or for what is left of
+        the `PLACE_SECONDS` that all services of its Region may lose. Do nothing if it is given up.
+        """
         now = monotonic()
         with self._lock:
             if service in self._given_up:

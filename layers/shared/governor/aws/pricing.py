@@ -75,8 +75,9 @@ class AwsPrices(Adapter):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`lists` reads the stored price list of a Region, `commitments` the stored commitments;
-        either returns `None` if nothing is stored, as it does by default. Nothing is read yet."""
+        """Read nothing yet. `lists` reads the stored price list of a Region, `commitments` the
+        stored commitments; either returns `None` if nothing is stored, as it does by default.
+        `now` is a clock."""
         super().__init__(clients)
         self._now = now
         self._read_list = lists

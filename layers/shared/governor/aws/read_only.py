@@ -48,9 +48,9 @@ class ReadOnlyClients(Clients):
         *,
         loader: Any = None,
     ) -> None:
-        """`policy` is the session policy, as JSON, of all roles that are assumed. `loader` has the
-        descriptions of the services; without one, the first session's is used. No client is made
-        yet."""
+        """Make no client yet. Only the `operations` will be sent, such as `ec2:DescribeInstances`.
+        `policy` is the session policy, as JSON, of all roles that are assumed. `loader` has the
+        descriptions of the services; without one, the first session's is used."""
         super().__init__(region, policy)
         self._allowed = frozenset(operations)
         self._calls: Counter[str] = Counter()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import chain
 from operator import itemgetter
 
 from governor.aws.clients import Adapter
@@ -53,8 +52,11 @@ class SessionManager(Adapter):
             ],
             MaxResults=_SESSIONS_PAGE,
         )
-        records = chain.from_iterable(page["Sessions"] for page in pages)
-        return tuple(Session(record["Owner"], as_utc(record["StartDate"])) for record in records)
+        sessions: list[Session] = []
+        for page in pages:
+            for record in page["Sessions"]:
+                sessions.append(Session(record["Owner"], as_utc(record["StartDate"])))
+        return tuple(sessions)
 
 
 class RunCommandHook(Adapter):
