@@ -53,7 +53,8 @@ def _accept_policy(parts: Parts) -> AcceptPolicy:
 
 
 def _open_console(parts: Parts) -> OpenConsole:
-    """Return the use case that makes an address which opens the console."""
+    """Return the use case that makes an address which opens the console. Raises: ConfigurationError
+    if its setting is missing."""
     return OpenConsole(
         sign_in_store=parts.sign_in_store,
         clock=parts.clock,

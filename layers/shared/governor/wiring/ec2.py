@@ -55,7 +55,8 @@ class Ec2Parts(Parts):
 
     @cached_property
     def controller(self) -> InstanceController:
-        """Return the only part that stops and terminates instances, with the role for it."""
+        """Return the only part that stops and terminates instances, with the role for it. Raises:
+        ConfigurationError if its setting is missing."""
         from governor.aws.ec2_writes import Ec2Controller
 
         return Ec2Controller(self.clients, self.settings.need("actor_role_arn"))
@@ -83,7 +84,8 @@ class Ec2Parts(Parts):
 
     @cached_property
     def vault(self) -> Vault:
-        """Return the part that keeps user data, encrypted with its own key."""
+        """Return the part that keeps user data, encrypted with its own key. Raises:
+        ConfigurationError if a setting is missing."""
         from governor.aws.s3 import UserDataBucket
 
         bucket = self.settings.need("audit_bucket")

@@ -51,7 +51,8 @@ def sent_calls(parts: Ec2Parts) -> SentCalls:
 
 
 def _refused_answers(parts: Ec2Parts) -> RefusedAnswers:
-    """Return the count of answers that the API refused: its metrics are in the hub's account."""
+    """Return the count of answers that the API refused: its metrics are in the hub's account.
+    Raises: ConfigurationError if a setting is missing."""
     return RefusedAnswers(
         metrics=parts.metrics,
         hub=parts.hub,

@@ -49,7 +49,8 @@ class Parts(Basics):
 
     @cached_property
     def table(self) -> DynamoTable:
-        """Return the state table, with its client opened."""
+        """Return the state table, with its client opened. Raises: ConfigurationError if its setting
+        is missing."""
         from governor.aws.dynamodb import DynamoTable
 
         table_name = self.settings.need("table_name")
@@ -252,14 +253,16 @@ class Parts(Basics):
 
     @cached_property
     def documents(self) -> PolicyBucket:
-        """Return the bucket with the versions of the policy."""
+        """Return the bucket with the versions of the policy. Raises: ConfigurationError if its
+        setting is missing."""
         from governor.aws.s3 import PolicyBucket
 
         return PolicyBucket(self.clients, self.settings.need("policy_bucket"))
 
     @cached_property
     def policy_text(self) -> PolicyText:
-        """Return the reader of the policy's text in force."""
+        """Return the reader of the policy's text in force. Raises: ConfigurationError if its
+        setting is missing."""
         from governor.aws.s3 import PolicyText
         from governor.aws.ssm import PolicyParameter
 
@@ -268,7 +271,8 @@ class Parts(Basics):
 
     @cached_property
     def workflow(self) -> Workflow:
-        """Return the remediation workflow in Step Functions, with its client opened."""
+        """Return the remediation workflow in Step Functions, with its client opened. Raises:
+        ConfigurationError if its setting is missing."""
         from governor.aws.workflow import StepFunctionsWorkflow
 
         state_machine_arn = self.settings.need("remediation_state_machine_arn")
@@ -277,14 +281,16 @@ class Parts(Basics):
 
     @cached_property
     def undoer(self) -> Undoer:
-        """Return the part that invokes the one function that may start instances again."""
+        """Return the part that invokes the one function that may start instances again. Raises:
+        ConfigurationError if its setting is missing."""
         from governor.aws.workflow import LambdaUndoer
 
         return LambdaUndoer(self.clients, self.settings.need("undo_function_name"))
 
     @cached_property
     def announcer(self) -> Announcer:
-        """Return the part that publishes alerts to the topic, with its client opened."""
+        """Return the part that publishes alerts to the topic, with its client opened. Raises:
+        ConfigurationError if its setting is missing."""
         from governor.aws.messaging import SnsAnnouncer
 
         self.clients.client("sns")
@@ -293,7 +299,7 @@ class Parts(Basics):
     @cached_property
     def short_timeout_announcer(self) -> Announcer:
         """Return an announcer that gives up within seconds, for callers that must not wait for a
-        message and send it later."""
+        message and send it later. Raises: ConfigurationError if a setting is missing."""
         from governor.aws.messaging import SnsAnnouncer
         from governor.aws.secrets import AlertSeal
 
@@ -304,30 +310,33 @@ class Parts(Basics):
     @cached_property
     def seal(self) -> Seal:
         """Return the seal of alerts. It opens its client at its first message: the page sends few,
-        and starts faster without it."""
+        and starts faster without it. Raises: ConfigurationError if its setting is missing."""
         from governor.aws.secrets import AlertSeal
 
         return AlertSeal(self.clients, self.settings.need("alert_key_arn"))
 
     @cached_property
     def opening_seal(self) -> SealMaker:
-        """Return the seal of what opens an episode."""
+        """Return the seal of what opens an episode. Raises: ConfigurationError if its setting is
+        missing."""
         return self._seal_maker("opening_key_arn")
 
     @cached_property
     def answer_seal(self) -> SealMaker:
         """Return the seal of answers. It gives up within seconds: a person waits, and may press
-        again."""
+        again. Raises: ConfigurationError if its setting is missing."""
         return self._seal_maker("answer_key_arn", patient=False)
 
     @cached_property
     def delivery_seal(self) -> SealMaker:
-        """Return the seal of records of deliveries."""
+        """Return the seal of records of deliveries. Raises: ConfigurationError if its setting is
+        missing."""
         return self._seal_maker("delivery_key_arn")
 
     @cached_property
     def expiry_seal(self) -> SealMaker:
-        """Return the seal of questions that nobody answered in time."""
+        """Return the seal of questions that nobody answered in time. Raises: ConfigurationError if
+        its setting is missing."""
         return self._seal_maker("expiry_key_arn")
 
     def _seal_maker(self, setting: str, *, patient: bool = True) -> KmsSealMaker:
@@ -339,7 +348,8 @@ class Parts(Basics):
 
     @cached_property
     def seal_check(self) -> SealCheck:
-        """Return the check of seals. It opens its client at its first check."""
+        """Return the check of seals. It opens its client at its first check. Raises:
+        ConfigurationError if a setting is missing."""
         from governor.aws.sealing import KmsSealCheck
 
         return KmsSealCheck(
@@ -352,7 +362,8 @@ class Parts(Basics):
 
     @cached_property
     def archive(self) -> AuditBucket:
-        """Return the bucket of the audit, with its client opened."""
+        """Return the bucket of the audit, with its client opened. Raises: ConfigurationError if its
+        setting is missing."""
         from governor.aws.s3 import AuditBucket
 
         bucket = self.settings.need("audit_bucket")
@@ -361,7 +372,8 @@ class Parts(Basics):
 
     @cached_property
     def reports(self) -> ReportStore:
-        """Return the bucket of reports, with its client opened."""
+        """Return the bucket of reports, with its client opened. Raises: ConfigurationError if its
+        setting is missing."""
         from governor.aws.s3 import ReportBucket
 
         bucket = self.settings.need("report_bucket")
@@ -370,7 +382,8 @@ class Parts(Basics):
 
     @cached_property
     def queue(self) -> SqsQueue:
-        """Return the queue of alerts to deliver, with its client opened."""
+        """Return the queue of alerts to deliver, with its client opened. Raises: ConfigurationError
+        if its setting is missing."""
         from governor.aws.messaging import SqsQueue
 
         queue_url = self.settings.need("delivery_queue_url")
@@ -379,12 +392,14 @@ class Parts(Basics):
 
     @cached_property
     def failures(self) -> SqsDeadLetters:
-        """Return the dead-letter queue of alerts that could not be delivered."""
+        """Return the dead-letter queue of alerts that could not be delivered. Raises:
+        ConfigurationError if its setting is missing."""
         return self._dead_letters("delivery_failures_url")
 
     @cached_property
     def dead_letters(self) -> SqsDeadLetters:
-        """Return the dead-letter queue of warnings of AWS that cannot be read."""
+        """Return the dead-letter queue of warnings of AWS that cannot be read. Raises:
+        ConfigurationError if its setting is missing."""
         return self._dead_letters("dead_letter_queue_url")
 
     def _dead_letters(self, setting: str) -> SqsDeadLetters:
