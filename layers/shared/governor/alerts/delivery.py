@@ -52,7 +52,8 @@ class Delivery:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the name of its channel, and its target, as `Route.key` does."""
+        """Return the name of the channel and the target, which distinguish deliveries of one
+        message: `("email", "ada@example.com")`."""
         return self.channel, self.target
 
     @property

@@ -213,11 +213,15 @@ class Facts:
             "Account": self.account,
             "Region": self.region,
         }
-        return tuple((label, value) for label, value in value_by_label.items() if value)
+        rows: list[tuple[str, str]] = []
+        for label, value in value_by_label.items():
+            if value:
+                rows.append((label, value))
+        return tuple(rows)
 
     def _cost(self, unpriced: str) -> str:
-        """Return the cost of the instance as text, as in `$136 a day while it runs`; `no more than
-        its storage` if it is zero, `unpriced` if it is not known."""
+        """Return the cost of the instance as text, as in `$136 a day while it runs`; `storage only`
+        if it is zero, and the text `unpriced` if it is not known."""
         if self.usd_per_day is None:
             return unpriced
         if self.usd_per_day == 0:
