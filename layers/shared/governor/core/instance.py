@@ -212,7 +212,7 @@ class Instance:
 
     @property
     def is_gone(self) -> bool:
-        """Return whether it is terminated or about to be: nothing starts it again."""
+        """Return whether the instance is terminated or about to be: nothing starts it again."""
         return self.state in ("shutting-down", "terminated")
 
     @property
@@ -257,8 +257,8 @@ class Instance:
         return tags
 
     def _keys_to_copy(self, copied_keys: Sequence[str]) -> list[str]:
-        """Return the keys of its tags that its snapshots may bear, in order; empty if there are
-        none.
+        """Return the keys of the instance's tags that its snapshots may bear, in order: those in
+        `copied_keys`, or all of them for `*`; empty if there are none.
 
         AWS refuses to set its own tags. The selector and GPU Governor's tags mean something on
         instances only.

@@ -224,9 +224,9 @@ def perhaps_by(name: str) -> str | None:
 
 
 def _begins_a_part(word: str, name: str) -> bool:
-    """Return whether the word, in lower case, stands in the name where a part of it begins: at its
-    beginning, after a sign, or at any capital letter, also within capitals (`AWSANSIBLE`), where
-    `_WORD_START` finds no word of a tag key: a guess may be bolder. `_` and `-` are the same."""
+    """Return whether the word, in lower case, stands in the name of a role or user where a part of
+    that begins: at its beginning, after a sign, or at any capital letter, also within capitals
+    (`AWSANSIBLE`). `_` and `-` are the same. Words of tag keys are found more strictly."""
     # Names in IAM are ASCII. Other characters could have more than one in lower case.
     ascii_name = name.encode("ascii", "replace").decode().replace("_", "-")
     searched = word.replace("_", "-")

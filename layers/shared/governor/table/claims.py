@@ -34,9 +34,8 @@ class Claims(ShortTimeoutStore):
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
-                self._short_timeout.transact(
-                    *(_taking(key, now + lease, is_over(now)) for key in part)
-                )
+                taking = [_taking(key, now + lease, is_over(now)) for key in part]
+                self._short_timeout.transact(*taking)
             except (ConflictError, CloudError) as error:
                 # If the transaction was refused, no claim was made, so each key is claimed by
                 # itself. After any other error the claims may stand, so the error is raised.
