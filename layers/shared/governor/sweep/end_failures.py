@@ -93,7 +93,10 @@ class EndFailures:
         page = self.fleet_store.page(target)
         if page is None or not _is_complete(page):
             return list(members)
-        listed_ids = {row.instance_id for row in page.rows if row.is_swept}
+        listed_ids = set()
+        for row in page.rows:
+            if row.is_swept:
+                listed_ids.add(row.instance_id)
         named_ids = {failure.instance_id for failure in members} & listed_ids
         failing_ids = self.instance_store.failing_among(target, sorted(named_ids))
         newest_at = _newest_at(failures)

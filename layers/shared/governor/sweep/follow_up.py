@@ -417,9 +417,10 @@ def _askable_records(
     instances that run.
     """
     # Nothing is asked about a terminated instance. Its saving stays open all the same.
-    terminated_ids = {
-        ref.instance_id for ref, entry in savings.items() if entry.outcome is Outcome.TERMINATED
-    }
+    terminated_ids = set()
+    for ref, entry in savings.items():
+        if entry.outcome is Outcome.TERMINATED:
+            terminated_ids.add(ref.instance_id)
     records = {}
     for ref, entry in savings.items():
         is_gone_or_runs = ref.instance_id in terminated_ids or ref.instance_id in listed_ids

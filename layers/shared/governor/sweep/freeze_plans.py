@@ -163,7 +163,10 @@ class FreezePlans:
         the counts over all targets after that. Raises: CloudError.
         """
         turned = breaker.turned_in_sweep([case.change for case in sweep.cases])
-        working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
+        working_ids = set()
+        for case in sweep.cases:
+            if case.verdict.kind in WORKING:
+                working_ids.add(case.id)
         for attempt_number in range(1, _COUNT_ATTEMPTS + 1):
             known = self.breaker_store.counted_hours(sweep.target)
             hub = self.breaker_store.hub()

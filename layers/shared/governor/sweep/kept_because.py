@@ -87,7 +87,8 @@ def why_kept(standing: Standing) -> Keep | None:
 
 
 def _exemption_tag(standing: Standing) -> _KeptBy | None:
-    """Return the tag that exempts it; `None` if none does."""
+    """Return the tag that exempts the instance, such as `tag gpu-governor=exempt`; `None` if none
+    does."""
     case = standing.case
     if not standing.row.exempt:
         return None
@@ -98,8 +99,9 @@ def _exemption_tag(standing: Standing) -> _KeptBy | None:
 
 
 def _exemption(standing: Standing) -> _KeptBy | None:
-    """Return the person whose answer exempts it; `None` if no answer does. The name is empty if the
-    instance was in another project then: only people who could see it there may read it."""
+    """Return the person whose answer exempts the instance; `None` if no answer does. The name is
+    empty if the instance was in another project then: only people who could see it there may read
+    the name."""
     hold = standing.case.record.hold
     if hold.exempt_reason is None:
         return None
@@ -111,14 +113,15 @@ def _exemption(standing: Standing) -> _KeptBy | None:
 
 
 def _keep(standing: Standing) -> _KeptBy | None:
-    """Return the person whose answer keeps it, and until when; `None` if no answer does."""
+    """Return the person whose answer keeps the instance, and until when; `None` if no answer
+    does."""
     if standing.row.kept_until is None:
         return None
     return _KeptBy(standing.keep_by, standing.row.kept_until)
 
 
 def _manager(standing: Standing) -> _KeptBy | None:
-    """Return the service that runs it, if it is idle; `None` otherwise."""
+    """Return the service that runs the instance, if the instance is idle; `None` otherwise."""
     verdict = standing.case.verdict
     if verdict.manager is None or not verdict.is_idle:
         return None
@@ -126,7 +129,8 @@ def _manager(standing: Standing) -> _KeptBy | None:
 
 
 def _freeze(standing: Standing) -> _KeptBy | None:
-    """Return that a freeze holds it; `None` if none does. It has no end until people release it."""
+    """Return a keeper without a name if a freeze or a pause holds the instance; `None` if none
+    does. It has no end until people release it."""
     return _KeptBy() if standing.case.verdict.kind in HELD_BACK else None
 
 
@@ -141,7 +145,8 @@ def _session(standing: Standing) -> _KeptBy | None:
 
 
 def _restarts(standing: Standing) -> _KeptBy | None:
-    """Return until when nobody is asked because others start it again; `None` if that is not so."""
+    """Return until when nobody is asked because others start the instance again after each stop;
+    `None` if that is not so."""
     until = standing.row.restarts_quiet_until
     if not standing.is_waiting or until is None:
         return None

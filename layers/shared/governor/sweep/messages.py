@@ -339,10 +339,14 @@ def _places(states: Sequence[StandingState]) -> str:
 def _facts_of_states(kind: StateKind, states: Sequence[StandingState]) -> dict[str, object]:
     """Return the facts of a message about these states, for machines: the kind of all of them,
     their targets and instances."""
+    named_ids = []
+    for state in states:
+        if state.instance_id:
+            named_ids.append(state.instance_id)
     return {
         "state": kind.value,
         "targets": sorted({str(state.target) for state in states}),
-        "instance_ids": [state.instance_id for state in states if state.instance_id],
+        "instance_ids": named_ids,
     }
 
 

@@ -97,8 +97,8 @@ def _idle_told_at(case: Case) -> UtcDatetime | None:
 
 
 def _managed_told_at(case: Case) -> UtcDatetime | None:
-    """Return when the owner of its environment was last notified; `None` if never, or if no
-    other service runs the instance."""
+    """Return when the owner of the instance's environment was last notified; `None` if never, or
+    if no other service runs the instance."""
     if case.verdict.manager is None:
         return None
     return case.listed.now if case.notified else case.previous.managed_told_at

@@ -181,7 +181,10 @@ class SweepAlerts:
             return
         governed = _governed_by_home(sweep)
         again_after = timedelta(hours=sweep.base.managed.tell_again_after_hours)
-        due_ids = {case.id for case in sweep.cases if case.listed.is_managed_due}
+        due_ids = set()
+        for case in sweep.cases:
+            if case.listed.is_managed_due:
+                due_ids.add(case.id)
         notified_ids: set[str] = set()
         for (home, owner), members in _idle_groups(sweep, rates).items():
             if due_ids.isdisjoint(members):

@@ -156,9 +156,9 @@ class ListedInstance:
 
     @property
     def people_know(self) -> bool:
-        """Return whether people know of its idleness, if it is idle: an episode is open, nobody is
-        asked yet, or the owner of its environment was notified lately. Then only metrics that show
-        resumed work need to be read."""
+        """Return whether people know of the idleness of the instance, if it is idle: an episode is
+        open, nobody is asked yet, or the owner of its environment was notified lately. Then only
+        metrics that show resumed work need to be read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
 
@@ -199,23 +199,23 @@ class Case:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether its verdict is `idle`: no hold or freeze keeps a question from
-        starting."""
+        """Return whether the verdict on the instance is `idle`: no hold or freeze keeps a question
+        from starting."""
         return self.verdict.kind is VerdictKind.IDLE
 
     @property
     def is_proved(self) -> bool:
-        """Return whether it was idle over the whole window that a question needs."""
+        """Return whether the instance was idle over the whole window that a question needs."""
         return self.proof is not None and self.proof.kind is VerdictKind.IDLE
 
     @property
     def idle_since(self) -> UtcDatetime | None:
-        """Return since when it is proved idle without a break; `None` if it is not."""
+        """Return since when the instance is proved idle without a break; `None` if it is not."""
         return self.new_memory.idle_since
 
     @property
     def new_memory(self) -> Memory:
-        """Return what the next sweep judges it by, besides its metrics."""
+        """Return the memory by which the next sweep judges the instance, besides its metrics."""
         return self.listed.subject.remembered(self.verdict, self.proof)
 
     @property
@@ -236,20 +236,21 @@ class Case:
 
     @property
     def was_read(self) -> bool:
-        """Return whether its metrics were read and are not late, so that missing readings mean
-        silence."""
+        """Return whether the metrics of the instance were read and are not late, so that missing
+        readings mean silence."""
         if self.gathered is None or self.gathered.evidence.read_problem is not None:
             return False
         return not self.verdict.is_late
 
     @property
     def has_no_data(self) -> bool:
-        """Return whether the sweep had no usable readings of it."""
+        """Return whether the sweep had no usable readings of the instance."""
         return self.verdict.kind is VerdictKind.NO_DATA
 
     @property
     def fell_silent(self) -> bool:
-        """Return whether it is silent, and nobody was notified of that by an earlier sweep."""
+        """Return whether the instance is silent, and no earlier sweep has notified people of
+        that."""
         is_silent = self.has_no_data and self.was_read
         return is_silent and not self.previous.told_silent
 
