@@ -155,7 +155,11 @@ class CheckProgress:
         goes_nowhere = any(delivery.channel == NOWHERE for delivery in deliveries)
         if not goes_nowhere and elapsed <= limit:
             return elapsed
-        refusals = "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
+        reasons = []
+        for delivery in deliveries:
+            if delivery.refused:
+                reasons.append(delivery.refused)
+        refusals = "; ".join(reasons)
         why = refusals or f"none has answered for {minutes(elapsed)} min"
         raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
 

@@ -80,7 +80,10 @@ class _Taken:
     @property
     def are_all_ended(self) -> bool:
         """Return whether the end of every recorded snapshot was noted, so that none is left."""
-        ended = {expiry.snapshot_id for expiry in self.notices.values() if expiry.ended_at}
+        ended = set()
+        for expiry in self.notices.values():
+            if expiry.ended_at:
+                ended.add(expiry.snapshot_id)
         return all(ended.issuperset(episode.progress.snapshots) for episode in self.episodes)
 
 
@@ -223,9 +226,11 @@ class ExpireSnapshots:
         those that something keeps now, or whose date has changed. What is done is added to `run`.
         Raises: PolicyError; CloudError."""
         expiries = taken.notices.values()
-        delivered_at = self._delivered_at(
-            {expiry.message for expiry in expiries if expiry.ended_at is None}
-        )
+        open_messages = set()
+        for expiry in expiries:
+            if expiry.ended_at is None:
+                open_messages.add(expiry.message)
+        delivered_at = self._delivered_at(open_messages)
         for expiry in to_delete(dates, expiries, delivered_at, now):
             # Read again for each snapshot: people may have kept the instance a moment ago, by an
             # answer or a tag.
@@ -320,7 +325,10 @@ class ExpireSnapshots:
         delivered_at: dict[str, UtcDatetime] = {}
         for message in messages:
             deliveries = self.delivery_store.deliveries(message)
-            times = [delivery.at for delivery in deliveries if delivery.reached_people]
+            times = []
+            for delivery in deliveries:
+                if delivery.reached_people:
+                    times.append(delivery.at)
             if times:
                 delivered_at[message] = min(times)
         return delivered_at

@@ -245,7 +245,10 @@ class Guards:
         """Require that the episode has a completed snapshot of each EBS volume, of those at the
         time of the question and of those attached now. Raises: SafetyError; CloudError."""
         snapshots = own_snapshots(self.snapshots, cleared.episode, cleared.instance.target)
-        completed = {snapshot.volume_id for snapshot in snapshots if snapshot.state == "completed"}
+        completed = set()
+        for snapshot in snapshots:
+            if snapshot.state == "completed":
+                completed.add(snapshot.volume_id)
         wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
         missing = sorted(wanted - completed)
         if missing or not wanted:

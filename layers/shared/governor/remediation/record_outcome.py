@@ -271,7 +271,11 @@ class RecordOutcome:
         """Return why channels refused messages of the episode, joined by semicolons; an empty text
         if none did. Raises: CloudError."""
         deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
-        return "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
+        reasons = []
+        for delivery in deliveries:
+            if delivery.refused:
+                reasons.append(delivery.refused)
+        return "; ".join(reasons)
 
     def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of the episode. They cannot if no channel took its
