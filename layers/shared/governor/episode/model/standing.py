@@ -50,8 +50,8 @@ class StandingState:
 
     @property
     def place(self) -> str:
-        """Return where it is: `111122223333/us-east-1`, and the instance if it is of one:
-        `i-0abc in 111122223333/us-east-1`."""
+        """Return where the state stands: `111122223333/us-east-1`, with the instance if it is a
+        state of one: `i-0abc in 111122223333/us-east-1`."""
         if self.instance_id:
             return f"{self.instance_id} in {self.target}"
         return str(self.target)

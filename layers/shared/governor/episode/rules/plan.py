@@ -369,7 +369,10 @@ def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy:
     volumes; then what is kept of these, and new snapshots at their full size. Without steps both
     are the same. Both are `None` if the price or a volume's size is not known."""
     usd_per_hour = price.usd_per_hour
-    sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
+    sizes = []
+    for volume in instance.volumes:
+        if volume.size_gib is not None:
+            sizes.append(volume.size_gib)
     if usd_per_hour is None or len(sizes) < len(instance.volumes):
         return Saving(cost_before_usd_per_hour=None, cost_after_usd_per_hour=None)
 

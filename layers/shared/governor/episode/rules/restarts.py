@@ -23,7 +23,10 @@ lead to further questions."""
 def restarts_to_ask_about(record: InstanceRecord, now: UtcDatetime) -> tuple[UtcDatetime, ...]:
     """Return when others started the instance again in the last 30 days, if that was at least
     twice: the escalation contacts are asked then. Return an empty tuple otherwise."""
-    times = [restart.at for restart in record.restarts if now - restart.at <= _COUNTED_FOR]
+    times = []
+    for restart in record.restarts:
+        if now - restart.at <= _COUNTED_FOR:
+            times.append(restart.at)
     return tuple(times) if len(times) >= _ESCALATED_FROM else ()
 
 

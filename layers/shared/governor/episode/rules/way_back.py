@@ -49,7 +49,8 @@ class VolumeKey:
 
 
 def keys_of(instance: Instance) -> tuple[str, ...]:
-    """Return the keys of its volumes, each once; empty if none is encrypted."""
+    """Return the ids of the KMS keys of the instance's volumes, each once; empty if no volume has
+    one."""
     keys = [volume.kms_key_id for volume in instance.volumes]
     return tuple(dict.fromkeys(key for key in keys if key))
 
@@ -103,5 +104,8 @@ def _key_doubt(instance: Instance, key: VolumeKey) -> str:
 def _volumes_text(instance: Instance, key_id: str) -> str:
     """Return the volumes with this key, by their devices: `volume /dev/sda1`, or with more of them
     `volumes /dev/sda1, /dev/sdb`. At least one volume of the instance must have the key."""
-    devices = [volume.device for volume in instance.volumes if volume.kms_key_id == key_id]
+    devices = []
+    for volume in instance.volumes:
+        if volume.kms_key_id == key_id:
+            devices.append(volume.device)
     return f"volume {devices[0]}" if len(devices) == 1 else f"volumes {', '.join(devices)}"
