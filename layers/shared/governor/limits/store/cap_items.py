@@ -144,10 +144,10 @@ def count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> 
         by_minute = dict(_minutes(item))
     except DAMAGED as error:
         raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
-    old_hours = tuple(
-        _old_release_hour((old_release_pk(begins), cap), begins, items) for begins in hours
-    )
-    return CapCount(cap, version, by_minute, old_hours)
+    old_hours = []
+    for begins in hours:
+        old_hours.append(_old_release_hour((old_release_pk(begins), cap), begins, items))
+    return CapCount(cap, version, by_minute, tuple(old_hours))
 
 
 def _old_release_hour(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _OldReleaseHour:
