@@ -174,9 +174,9 @@ class CheckHealth:
                 summary.problems.append(
                     f"{owner.name} was not notified: {type(error).__name__}: {error}"
                 )
-                failed_ids |= {
-                    reading.instance.instance_id for reading in owned_readings if reading.findings
-                }
+                for reading in owned_readings:
+                    if reading.findings:
+                        failed_ids.add(reading.instance.instance_id)
         return failed_ids
 
     def _notify_owner(

@@ -66,8 +66,8 @@ def finding_document(member: InstanceFinding) -> dict[str, object]:
 
 
 def advice_key(owner: Owner) -> str:
-    """Return the key under which it is known that the owner had advice, for any number of
-    instances. It holds a hash of the owner, because tags may be long."""
+    """Return the key that is stored once the owner had advice, for any number of instances, so that
+    no more is sent for a while. It holds a hash of the owner, because tags may be long."""
     return f"advice#{owner.key}"
 
 
