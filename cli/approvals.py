@@ -80,7 +80,10 @@ def _why_none(api: Api) -> str:
         policies = parse_policy(api.call("GET", "/api/policy")["document"]).variants
     except (CommandError, PolicyError):
         return f"{text}; {see_status}"
-    waits = {policy.approval.ask_after_minutes for policy in policies if policy.mode is Mode.ASK}
+    waits = set()
+    for policy in policies:
+        if policy.mode is Mode.ASK:
+            waits.add(policy.approval.ask_after_minutes)
     if waits:
         return f"{text}: {_nothing_is_idle_enough(waits)}; {see_status}"
     if any(policy.mode is Mode.AUTO for policy in policies):

@@ -139,7 +139,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _group_lines(name: str, rows: Sequence[Row]) -> list[str]:
-    known_costs = [row.usd for row in rows if row.usd is not None]
+    known_costs = []
+    for row in rows:
+        if row.usd is not None:
+            known_costs.append(row.usd)
     cost = money(sum(known_costs, UsdPerHour(0)))
     total = f"{plural(len(rows), 'instance')}, ${cost} an hour"
     heading = _GROUPS[name]

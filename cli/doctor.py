@@ -121,14 +121,15 @@ def examine(
     hardware_series = metrics.list_series(target, hardware_filter)
     heat_filter = SeriesFilter(HEAT_ALARM.namespace, HEAT_ALARM.metric)
     heat_series = metrics.list_series(target, heat_filter)
-    requests = [
-        EvidenceRequest(
-            instance=instance,
-            policy=book.applied_to(instance).policy,
-            figures=frozenset(FIGURES),
+    requests = []
+    for instance in selected:
+        requests.append(
+            EvidenceRequest(
+                instance=instance,
+                policy=book.applied_to(instance).policy,
+                figures=frozenset(FIGURES),
+            )
         )
-        for instance in selected
-    ]
     gather = GatherEvidence(metrics)
     gathered_by_id = gather(target, requests, now)
     evidence_by_id = {one: gathered.evidence for one, gathered in gathered_by_id.items()}
@@ -312,7 +313,11 @@ def _print(fleet: Sequence[Examined], *, as_json: bool, selector: str = _ANY_SEL
     print_unseen(sum(not examined.faults_are_seen for examined in fleet), len(fleet))
     _print_unseen_heat(fleet)
     _print_unknown_owners(fleet)
-    print_text(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+    counts_seen = []
+    for health in Health:
+        if counts[health]:
+            counts_seen.append(f"{counts[health]} {health.value}")
+    print_text(", ".join(counts_seen))
 
 
 def _print_work(fleet: Sequence[Examined]) -> None:

@@ -97,7 +97,11 @@ def _print(readings: Sequence[HealthReading], *, as_json: bool) -> None:
     unseen = sum(not reading.has_hardware_figures for reading in readings)
     print_unseen(unseen, len(readings))
     counts = Counter(_state(reading) for reading in readings)
-    print_text(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
+    counts_seen = []
+    for state in _STATES:
+        if counts[state]:
+            counts_seen.append(f"{counts[state]} {state}")
+    print_text(", ".join(counts_seen))
     if exit_status(readings) == NOT_ALL_KNOWN:
         incomplete = sum(_is_incomplete(reading) for reading in readings)
         print_text(

@@ -570,9 +570,9 @@ class Leftovers:
         s3 = self._client("s3")
         locked = 0
         for part in in_parts(list(self._versions(name)), _AT_ONCE):
-            objects = [
-                {"Key": version["Key"], "VersionId": version["VersionId"]} for version in part
-            ]
+            objects = []
+            for version in part:
+                objects.append({"Key": version["Key"], "VersionId": version["VersionId"]})
             answer = s3.delete_objects(Bucket=name, Delete={"Objects": objects, "Quiet": True})
             locked += len(answer.get("Errors", ()))
         if locked:

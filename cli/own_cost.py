@@ -93,7 +93,11 @@ class OwnCost:
     @property
     def usd(self) -> Usd:
         """Return the sum of what is known."""
-        return sum((line.usd for line in self.lines if line.usd is not None), Decimal(0))
+        known_costs = []
+        for line in self.lines:
+            if line.usd is not None:
+                known_costs.append(line.usd)
+        return sum(known_costs, Decimal(0))
 
     @property
     def is_whole(self) -> bool:
@@ -226,9 +230,9 @@ def _own(
     metrics: list[Metric] = []
     for page in paginator.paginate(Namespace=stack.name):
         for listed in page["Metrics"]:
-            dimensions = [
-                (dimension["Name"], dimension["Value"]) for dimension in listed["Dimensions"]
-            ]
+            dimensions = []
+            for dimension in listed["Dimensions"]:
+                dimensions.append((dimension["Name"], dimension["Value"]))
             metrics.append((listed["Namespace"], listed["MetricName"], tuple(dimensions)))
     read_metrics = {metric: metric for metric in metrics if metric[1] == "MetricsRead"}
     read_sums = _sums(stack, read_metrics, start, end)

@@ -195,7 +195,11 @@ def _say_error(
         "reason": printable(reason),
     }
     words = [f"{path}:{problem.line or 1}: error", whose, setting]
-    text = ": ".join(printable(word) for word in words if word)
+    parts = []
+    for word in words:
+        if word:
+            parts.append(printable(word))
+    text = ": ".join(parts)
     shown = reason.removeprefix(f"{whose.removeprefix('override ')}: ")
     out.list(f"{text}: {printable(shown)}", "problems", fact)
 

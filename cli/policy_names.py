@@ -169,7 +169,9 @@ def _of_other_roots(units: Sequence[str], left_out: Sequence[str]) -> Iterator[O
 
     Source: AWS Organizations API, OrganizationalUnit.
     """
-    placed = [(("targets", "units", str(index)), unit) for index, unit in enumerate(units)]
+    placed = []
+    for index, unit in enumerate(units):
+        placed.append((("targets", "units", str(index)), unit))
     for index, unit in enumerate(left_out):
         placed.append((("targets", "without_units", str(index)), unit))
     counts = Counter(_root_of(unit) for _, unit in placed)

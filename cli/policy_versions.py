@@ -251,7 +251,9 @@ def history(arguments: argparse.Namespace) -> int:
         )
     if rows:
         shorts = short_ids([row["version"] for row in rows])
-        cells = [(shorts[row["version"]], row["at"], row["state"], row["author"]) for row in rows]
+        cells = []
+        for row in rows:
+            cells.append((shorts[row["version"]], row["at"], row["state"], row["author"]))
         print_table(_COLUMNS, cells)
     return 0
 

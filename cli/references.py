@@ -71,5 +71,7 @@ def _ambiguous(
 
 def suggestion(text: str, candidates: Sequence[Candidate]) -> str:
     """Return the question after a text that names nothing; an empty text without a guess."""
-    names = [name for candidate in candidates for name in candidate.names]
+    names: list[str] = []
+    for candidate in candidates:
+        names += candidate.names
     return printable(nearest(text, names))

@@ -213,9 +213,9 @@ class _Paper:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
         """Return the table. The first row has the titles."""
         first, *others = rows
-        titled = [
-            replace(column, title=title) for column, title in zip(columns, first, strict=True)
-        ]
+        titled = []
+        for column, title in zip(columns, first, strict=True):
+            titled.append(replace(column, title=title))
         return plain_text(titled, others) if self.is_file else table_text(titled, others)
 
 
@@ -313,7 +313,10 @@ def _from_account(
         hours = last_days(datetime.now(tz=UTC), days)
         targets = _targets(arguments.region)
         with Progress("listing instances and their metrics"):
-            surveyed = [(one, one.survey(target, hours)) for one in fetches for target in targets]
+            surveyed = []
+            for one in fetches:
+                for target in targets:
+                    surveyed.append((one, one.survey(target, hours)))
         surveys = [survey for _, survey in surveyed]
         _check_surveys(surveys, fetch, days, arguments)
         recordings: list[Recording] = []

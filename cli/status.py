@@ -666,7 +666,10 @@ def _undelivered(stack: Stack) -> Line:
             answer = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
             attributes = answer["Attributes"]
             count_by_queue[queue] = sum(int(attributes[name]) for name in names)
-    waiting = [f"{count} in {queue}" for queue, count in count_by_queue.items() if count]
+    waiting = []
+    for queue, count in count_by_queue.items():
+        if count:
+            waiting.append(f"{count} in {queue}")
     if not waiting:
         return Line("none", count_by_queue)
     return Line(f"{', '.join(waiting)} (docs/events.md)", count_by_queue, is_wrong=True)

@@ -112,7 +112,9 @@ def never_passed_1(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapp
     """
     found = {}
     for metric, fleet in evidence_by_metric.items():
-        peaks = [percent for evidence in fleet for percent in peaks_of(evidence)]
+        peaks: list[float] = []
+        for evidence in fleet:
+            peaks += peaks_of(evidence)
         if peaks and 0 < max(peaks) <= 1:
             found[metric] = _finding(
                 Health.UNSURE,

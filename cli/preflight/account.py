@@ -136,10 +136,9 @@ def missing_metric(world: World) -> Finding:
         EndTime=world.now,
     )
     protocol = world.client_protocol("cloudwatch")
-    series = [
-        (len(result["Values"]), result.get("StatusCode", "Complete"))
-        for result in answer["MetricDataResults"]
-    ]
+    series = []
+    for result in answer["MetricDataResults"]:
+        series.append((len(result["Values"]), result.get("StatusCode", "Complete")))
     if not series:
         return confirmed(f"no series, Complete, by protocol {protocol}")
     if series == [(0, "Complete")]:
@@ -196,7 +195,10 @@ def units(world: World) -> Finding:
             if error.code != "ParentNotFoundException":
                 raise
             return refuted(f"there is no unit {unit}", "correct targets.units in the policy")
-        stateless = [account["Id"] for account in accounts if not _has_state(account)]
+        stateless = []
+        for account in accounts:
+            if not _has_state(account):
+                stateless.append(account["Id"])
         if stateless:
             return refuted(
                 f"no state of {', '.join(stateless)}",

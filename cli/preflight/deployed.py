@@ -236,10 +236,9 @@ def state_machines(world: World) -> Finding:
             definition=machine["definition"],
             type="STANDARD",
         )
-        problems = [
-            f"{diagnostic['code']} {diagnostic.get('location', '')}"
-            for diagnostic in validation["diagnostics"]
-        ]
+        problems = []
+        for diagnostic in validation["diagnostics"]:
+            problems.append(f"{diagnostic['code']} {diagnostic.get('location', '')}")
         verdict = validation["result"]
         state = machine["status"]
         verdicts.append(f"{name}: {verdict}")

@@ -131,7 +131,10 @@ def agent_metrics(world: World) -> Finding:
             f"{name}: no series of the last 3 hours",
             "deploy stacks/telemetry.yaml; governor doctor",
         )
-    counts = ", ".join(f"{count} with {names or 'none'}" for names, count in sets.items())
+    parts = []
+    for names, count in sets.items():
+        parts.append(f"{count} with {names or 'none'}")
+    counts = ", ".join(parts)
     observed = f"{name}: {counts}"
     if not any("InstanceId" in names.split(",") for names in sets):
         return refuted(
@@ -190,9 +193,10 @@ def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
     """Return whether each series that is alive has the newest period that ended `lag_seconds`
     ago."""
     lag = world.policy.metrics.lag_seconds
-    begins = [
-        newest for newest in _newest(world, series[:500], period) if world.now - newest <= _SILENT
-    ]
+    begins = []
+    for newest in _newest(world, series[:500], period):
+        if world.now - newest <= _SILENT:
+            begins.append(newest)
     if not begins:
         raise NothingToSee(
             f"none of {len(series)} series has data of the last 20 minutes", "run governor doctor"
@@ -243,7 +247,11 @@ def _newest(world: World, series: Sequence[Any], period: int) -> list[datetime]:
     times_by_id: dict[str, list[datetime]] = defaultdict(list)
     for answer in answers:
         times_by_id[answer["Id"]] += answer["Timestamps"]
-    return [max(times) for times in times_by_id.values() if times]
+    newest_times = []
+    for times in times_by_id.values():
+        if times:
+            newest_times.append(max(times))
+    return newest_times
 
 
 def gpu_power(world: World) -> Finding:
@@ -260,10 +268,9 @@ def gpu_power(world: World) -> Finding:
         RecentlyActive="PT3H",
     )
     series = [_dimensions(metric) for metric in listed]
-    families = {
-        instance["InstanceId"]: instance["InstanceType"].partition(".")[0]
-        for instance in world.instances
-    }
+    families = {}
+    for instance in world.instances:
+        families[instance["InstanceId"]] = instance["InstanceType"].partition(".")[0]
     publishing = set()
     for dimensions in series:
         family = families.get(dimensions.get("InstanceId", ""))
@@ -322,7 +329,10 @@ def volume_keys(world: World) -> Finding:
     Source: EBS User Guide: a running instance does not notice, the next attach fails.
     """
     volumes = _volumes(world)
-    keys = {volume["KmsKeyId"] for volume in volumes if _is_encrypted_by_a_key(volume)}
+    keys = set()
+    for volume in volumes:
+        if _is_encrypted_by_a_key(volume):
+            keys.add(volume["KmsKeyId"])
     if not keys:
         raise NothingToSee(
             f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing"
@@ -373,7 +383,10 @@ def group_tags(world: World) -> Finding:
         for tag in instance.get("Tags", ()):
             if tag["Key"] == _GROUP:
                 tagged[instance["InstanceId"]] = tag["Value"]
-    wrong = sorted(member for member, group in groups.items() if tagged.get(member) != group)
+    wrong = []
+    for member, group in sorted(groups.items()):
+        if tagged.get(member) != group:
+            wrong.append(member)
     if wrong:
         return refuted(
             f"without the tag of its group: {', '.join(wrong[:5])}", "exempt these, and report this"
@@ -398,11 +411,10 @@ def spot_requests(world: World) -> Finding:
 
     Source: EC2 API; a persistent request is canceled before its instance is terminated.
     """
-    spot = [
-        instance
-        for instance in world.instances
-        if instance.get("InstanceLifecycle") == Lifecycle.SPOT
-    ]
+    spot = []
+    for instance in world.instances:
+        if instance.get("InstanceLifecycle") == Lifecycle.SPOT:
+            spot.append(instance)
     if not spot:
         raise NothingToSee("no selected instance is Spot", "nothing, if you use none")
     named = [instance.get("SpotInstanceRequestId") for instance in spot]

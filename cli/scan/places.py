@@ -133,11 +133,13 @@ def _regions_of(clients: ReadOnlyClients, account: Target, named: Sequence[str])
     if not regions:
         return Places(_in_regions(account, enabled), ())
     reachable = [region for region in regions if region in enabled]
-    unread = tuple(
-        Unread(f"{account.account}/{region}", "everything", "", "the Region is not enabled")
-        for region in regions
-        if region not in enabled
-    )
+    not_enabled = []
+    for region in regions:
+        if region not in enabled:
+            not_enabled.append(
+                Unread(f"{account.account}/{region}", "everything", "", "the Region is not enabled")
+            )
+    unread = tuple(not_enabled)
     return Places(_in_regions(account, reachable), unread)
 
 

@@ -19,7 +19,7 @@ from governor.core.instance import Target
 from governor.policy.model.policy import Policy
 from governor.scan.cost import usd_of_calls
 from governor.scan.kind import Kept, Kind, Place
-from governor.scan.model import Report
+from governor.scan.model import Report, Row, Unread
 from governor.scan.rules import by_waste
 from governor.scan.scan_place import PlaceReport, scan_place
 from governor.scan.unread import interrupted, unread_prices
@@ -80,8 +80,11 @@ def scan_places(
         return report
 
     reports = _at_once(scan, places.targets, clients)
-    rows = [row for report in reports for row in report.rows]
-    missing = [line for report in reports for line in report.unread]
+    rows: list[Row] = []
+    missing: list[Unread] = []
+    for report in reports:
+        rows += report.rows
+        missing += report.unread
     missing += unread_prices(_caller(places).account, prices.problem, prices.spot_problems)
     return Report(
         scanned_at=now,

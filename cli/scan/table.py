@@ -36,7 +36,11 @@ def report_text(report: Report) -> str:
         _not_read(report),
         _wrapped(own_cost(report)),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    texts = []
+    for block in blocks:
+        if block:
+            texts.append("\n".join(block))
+    return "\n\n".join(texts)
 
 
 def _table(report: Report) -> list[str]:
