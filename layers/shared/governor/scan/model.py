@@ -57,12 +57,13 @@ class Finding(StrEnum):
 
     @property
     def is_waste(self) -> bool:
-        """Return whether all that it costs counts as waste."""
+        """Return whether all costs of a resource with this finding count as waste."""
         return self in (Finding.IDLE, Finding.LIKELY_IDLE, Finding.UNUSED)
 
     @property
     def is_priced_elsewhere(self) -> bool:
-        """Return whether other rows have the same costs, so that no sum may add its price."""
+        """Return whether other rows have the same costs as a resource with this finding, so that no
+        sum may add its price."""
         return self is Finding.KEEPS_RUNNING
 
 

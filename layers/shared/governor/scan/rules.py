@@ -162,5 +162,8 @@ def _reason_of(line: Unread) -> _Reason:
 
 def _earliest(lines: Sequence[Unread]) -> Unread:
     """Return the first line, with the earliest time at which any of their places was read."""
-    times = [line.last_read_at for line in lines if line.last_read_at is not None]
+    times = []
+    for line in lines:
+        if line.last_read_at is not None:
+            times.append(line.last_read_at)
     return replace(lines[0], last_read_at=min(times, default=None))

@@ -142,6 +142,10 @@ def ungoverned(
         calls={"all": sum(kept.calls for kept in whole)},
         usd_spent=sum((kept.usd_spent for kept in whole), Decimal()),
     )
+    wasteful = []
+    for scanned in found:
+        if scanned.row.judgment.finding.is_waste:
+            wasteful.append((scanned.owner, scanned.project))
     return Ungoverned(
         report=report,
         late=tuple(place for place in places if _is_late(snapshot_by_target[place], whole, now)),
@@ -150,23 +154,19 @@ def ungoverned(
             (kept.left_out_waste_usd_per_month for kept in whole), Decimal()
         ),
         is_scanned=any(target in snapshot_by_target for target in targets),
-        wasteful=frozenset(
-            (scanned.owner, scanned.project)
-            for scanned in found
-            if scanned.row.judgment.finding.is_waste
-        ),
+        wasteful=frozenset(wasteful),
     )
 
 
 def _governed_instances(fleet: Iterable[FleetPage]) -> set[_InstanceKey]:
     """Return the governed instances of these pages, running and stopped ones; empty if there are
     none."""
-    return {
-        (page.target, row.instance_id)
-        for page in fleet
-        for row in page.rows
-        if row.verdict != UNGOVERNED
-    }
+    keys: set[_InstanceKey] = set()
+    for page in fleet:
+        for row in page.rows:
+            if row.verdict != UNGOVERNED:
+                keys.add((page.target, row.instance_id))
+    return keys
 
 
 def _rows_seen(

@@ -82,7 +82,9 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
         """Return the calls of each provisioned throughput by its ARN. Raises nothing: what cannot
         be read is a problem of its throughput, and reported."""
         window = calls_window(place.now)
-        queries = [query for resource in resources for query in _queries(resource)]
+        queries: list[MetricQuery] = []
+        for resource in resources:
+            queries += _queries(resource)
         answer = place.metrics.read(place.target, queries, window)
         uses: dict[str, ThroughputUse] = {}
         for resource in resources:
@@ -111,7 +113,8 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
         return judge_throughput(resource, measured, place.now)
 
     def own_command(self, resource: Throughput, judgment: Judgment) -> str:
-        """Return the command that shows it; empty if it works, or is too young to be judged."""
+        """Return the command that shows the throughput; empty if it works, or is too young to be
+        judged."""
         if judgment.finding in (Finding.BUSY, Finding.TOO_YOUNG):
             return ""
         operation = "get-provisioned-model-throughput"

@@ -81,7 +81,8 @@ class SageMakerApps(Kind[App, None]):
         return usd_per_hour(place, resource.ml_type, f"{STUDIO}{resource.app_type}-")
 
     def own_judgment(self, place: Place, resource: App, measured: None) -> Judgment:
-        """Return that its activity is not measured, and what is known instead."""
+        """Return the judgment that the app's activity is not measured, and what is known
+        instead."""
         running = f"{resource.app_type} running"
         if resource.since is not None:
             running += f" for {span(place.now - resource.since)}"
@@ -89,7 +90,7 @@ class SageMakerApps(Kind[App, None]):
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
     def own_command(self, resource: App, judgment: Judgment) -> str:
-        """Return the command that shows it."""
+        """Return the command that shows the app."""
         app = ("--app-type", resource.app_type, "--app-name", resource.app_name)
         owner = ("--user-profile-name", resource.user_profile or "")
         if resource.space is not None:

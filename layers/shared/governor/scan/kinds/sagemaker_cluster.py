@@ -71,7 +71,8 @@ class SageMakerClusters(Kind[Cluster, None]):
         return total
 
     def own_judgment(self, place: Place, resource: Cluster, measured: None) -> Judgment:
-        """Return that its activity is not measured, and what is known instead."""
+        """Return the judgment that the cluster's activity is not measured, and what is known
+        instead."""
         since = resource.since or place.now
         evidence = f"created {span(place.now - since)} ago; activity of its nodes not measured"
         if resource.is_prepaid:
@@ -79,7 +80,7 @@ class SageMakerClusters(Kind[Cluster, None]):
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
     def own_command(self, resource: Cluster, judgment: Judgment) -> str:
-        """Return the command that lists its nodes."""
+        """Return the command that lists the nodes of the cluster."""
         where = ("--region", resource.target.region)
         name = ("--cluster-name", resource.resource_id)
         return join(("aws", "sagemaker", "list-cluster-nodes", *where, *name))

@@ -66,21 +66,21 @@ class SageMakerNotebooks(Kind[Notebook, None]):
         return usd_per_hour(place, resource.ml_type, NOTEBOOK)
 
     def own_judgment(self, place: Place, resource: Notebook, measured: None) -> Judgment:
-        """Return that its activity is not measured, and what is known instead; or that it is
-        exempt."""
+        """Return the judgment that the notebook's activity is not measured, and what is known
+        instead. Call it only for one that is not exempt."""
         running = "running" if resource.since is None else _running(place, resource)
         evidence = f"{running}, idle shutdown {resource.idle_shutdown}; activity not measured"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
     def own_command(self, resource: Notebook, judgment: Judgment) -> str:
-        """Return the command that shows it."""
+        """Return the command that shows the notebook."""
         where = ("--region", resource.target.region)
         name = ("--notebook-instance-name", resource.resource_id)
         return join(("aws", "sagemaker", "describe-notebook-instance", *where, *name))
 
 
 def _running(place: Place, notebook: Notebook) -> str:
-    """Return for how long it has been running, in words."""
+    """Return for how long the notebook has been running, such as `running for 3 days`."""
     since = notebook.since or place.now
     return f"running for {span(place.now - since)}"
 
@@ -109,17 +109,22 @@ def _notebook(place: Place, record: Mapping[str, Any]) -> Notebook | None:
 def _with_idle_shutdown(place: Place, notebooks: Sequence[Notebook]) -> list[Notebook]:
     """Return the notebook instances with their idle shutdown, which is a script in a lifecycle
     configuration. Each configuration is read once."""
-    configs = [notebook.lifecycle_config for notebook in notebooks if notebook.lifecycle_config]
+    configs = []
+    for notebook in notebooks:
+        if notebook.lifecycle_config:
+            configs.append(notebook.lifecycle_config)
     names = list(dict.fromkeys(configs))
     parameters = [{"NotebookInstanceLifecycleConfigName": name} for name in names]
     answers = described(place, "idle shutdown of notebook instances", _DESCRIBE_SCRIPTS, parameters)
     words_by_config: dict[str | None, str] = {None: "off"}
     for name, answer in zip(names, answers, strict=True):
         words_by_config[name] = _idle_shutdown(name, answer)
-    return [
-        replace(notebook, idle_shutdown=words_by_config[notebook.lifecycle_config or None])
-        for notebook in notebooks
-    ]
+    with_shutdown = []
+    for notebook in notebooks:
+        with_shutdown.append(
+            replace(notebook, idle_shutdown=words_by_config[notebook.lifecycle_config or None])
+        )
+    return with_shutdown
 
 
 def _idle_shutdown(config_name: str, answer: Any) -> str:

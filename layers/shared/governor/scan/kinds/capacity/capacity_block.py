@@ -45,8 +45,8 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
         return None
 
     def own_judgment(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
-        """Return that it is unused, unless it is exempt: EC2's count of free instances is a
-        fact."""
+        """Return the judgment that the block is unused: EC2's count of free instances is a fact.
+        Call it only for a block that is not exempt, of which instances are free."""
         until = "its end" if resource.ends_at is None else f"{resource.ends_at:%Y-%m-%d %H:%M UTC}"
         evidence = (
             f"{resource.free_now} of {plural(resource.total, 'instance')} free now by EC2's count; "

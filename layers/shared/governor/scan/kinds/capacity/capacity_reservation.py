@@ -54,11 +54,11 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         return None if usd is None else usd * _count(resource)
 
     def own_judgment(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
-        """Return that it is unused, unless it is exempt, if instances of it are free, and were for
-        the hours after which the policy reports an empty reservation. EC2's count of free instances
-        is a fact about this moment: without figures of those hours the evidence is weak. A
-        reservation that began within those hours is too young, and one of which every instance was
-        used in them is busy."""
+        """Return the judgment that the reservation is unused, if instances of it are free, and were
+        for the hours after which the policy reports an empty reservation. EC2's count of free
+        instances is a fact about this moment: without figures of those hours the evidence is weak.
+        A reservation that began within those hours is too young, and one of which every instance
+        was used in them is busy."""
         unused = resource.unused
         after = timedelta(hours=place.policy.advice.empty_reservation_after_hours)
         free = f"{resource.free_now} of {plural(resource.total, 'instance')} free"

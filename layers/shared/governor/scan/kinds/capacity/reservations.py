@@ -54,7 +54,10 @@ def records_here(place: Place) -> Sequence[Mapping[str, Any]]:
     def ask() -> list[Mapping[str, Any]]:
         """Return the records of all pages."""
         pages = place.pages(DESCRIBE, MaxResults=_PAGE)
-        return [record for page in pages for record in page.get("CapacityReservations") or ()]
+        records: list[Any] = []
+        for page in pages:
+            records += page.get("CapacityReservations") or ()
+        return records
 
     return place.kept.get((DESCRIBE, str(place.target)), ask)
 

@@ -89,8 +89,8 @@ class ReservedInstances(Kind[Purchase, None]):
         return resource.usd_of_one * resource.unused
 
     def own_judgment(self, place: Place, resource: Purchase, measured: None) -> Judgment:
-        """Return that it is unused, by weak evidence, if no other account can use it; else that its
-        use is not measured."""
+        """Return the judgment that the purchase is unused, by weak evidence, if no other account
+        can use it; else that its use is not measured."""
         until = "" if resource.ends_at is None else f", until {resource.ends_at:%Y-%m-%d}"
         evidence = (
             f"{resource.unused} of {resource.reserved.count} pay for nothing that runs here "

@@ -110,8 +110,8 @@ def _managed(host: Host, manager: Manager) -> str:
 
 
 def _before_a_stop(host: Host, measured: Measured) -> list[str]:
-    """Return what to know before stopping it, or why it cannot be stopped; empty if a stop loses
-    nothing."""
+    """Return what to know before stopping the instance, or why it cannot be stopped; empty if a
+    stop loses nothing."""
     instance = host.instance
     why_not = why_unstoppable(host, measured)
     if why_not is not None:
@@ -127,13 +127,14 @@ def _before_a_stop(host: Host, measured: Measured) -> list[str]:
 
 
 def is_prepaid(host: Host) -> bool:
-    """Return whether its capacity is paid for, used or not, so that a stop saves nothing."""
+    """Return whether the capacity of the instance is paid for, used or not, so that a stop saves
+    nothing."""
     return host.instance.lifecycle in PREPAID or host.instance.host_id is not None
 
 
 def why_unstoppable(host: Host, measured: Measured) -> str | None:
-    """Return why no command stops it; `None` if one does. A termination loses disks, so none is
-    proposed in its place."""
+    """Return why no command stops the instance; `None` if one does. A termination loses disks, so
+    none is proposed in its place."""
     instance = host.instance
     if instance.root_device_type != "ebs":
         return "Its root volume is an instance store, so it cannot be stopped, only terminated"

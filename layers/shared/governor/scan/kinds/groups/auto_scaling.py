@@ -37,7 +37,10 @@ def records_here(place: Place) -> Sequence[Mapping[str, Any]]:
     def ask() -> list[Mapping[str, Any]]:
         """Return the records of all pages."""
         pages = place.pages(DESCRIBE, MaxRecords=_PAGE)
-        return [record for page in pages for record in page.get("AutoScalingGroups") or ()]
+        records: list[Any] = []
+        for page in pages:
+            records += page.get("AutoScalingGroups") or ()
+        return records
 
     return place.kept.get((DESCRIBE, str(place.target)), ask)
 

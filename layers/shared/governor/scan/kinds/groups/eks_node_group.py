@@ -58,9 +58,9 @@ class EksNodeGroups(Keepers):
 
         records = auto_scaling.records_here(place)
         groups = list(place.read_each(_TOPIC, auto_scaling.DESCRIBE, records, read))
-        parameters = [
-            {"clusterName": group.cluster, "nodegroupName": group.node_group} for group in groups
-        ]
+        parameters = []
+        for group in groups:
+            parameters.append({"clusterName": group.cluster, "nodegroupName": group.node_group})
         answers = place.call_each(_DESCRIBE, parameters) if parameters else ()
         checked: list[NodeGroup] = []
         for group, answer in zip(groups, answers, strict=True):

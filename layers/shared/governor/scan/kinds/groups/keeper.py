@@ -41,7 +41,7 @@ class Keepers(Kind[Keeper, None]):
         return least_usd_per_hour(resource.choices, resource.capacity, price_by_type)
 
     def own_judgment(self, place: Place, resource: Keeper, measured: None) -> Judgment:
-        """Return that it keeps instances running."""
+        """Return the judgment that the group keeps instances running, with its own evidence."""
         return Judgment(Finding.KEEPS_RUNNING, Strength.NONE, resource.evidence)
 
     @abstractmethod

@@ -23,12 +23,12 @@ class Launches:
 
     @property
     def is_accelerated(self) -> bool:
-        """Return whether it may launch accelerated instances."""
+        """Return whether the group may launch accelerated instances."""
         return self.asks_for_accelerators or has_accelerators(self.choices)
 
     @property
     def is_known(self) -> bool:
-        """Return whether anything is known of what it launches."""
+        """Return whether anything is known of what the group launches."""
         return self.asks_for_accelerators or bool(self.choices)
 
 

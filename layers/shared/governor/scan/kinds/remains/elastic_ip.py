@@ -61,9 +61,9 @@ class ElasticIps(Kind[Address, None]):
         return price_of_address(place)
 
     def own_judgment(self, place: Place, resource: Address, measured: None) -> Judgment:
-        """Return that it is unused if it belongs to an instance that was stopped for 30 days, or
-        belongs to nothing and its tags connect it with a GPU host; only that it is unattached if
-        they do not."""
+        """Return the judgment that the address is unused, if it belongs to an instance that was
+        stopped for 30 days, or belongs to nothing and its tags connect it with a GPU host; only
+        that it is unattached if they do not."""
         if resource.instance_id:
             rest = f"the address belongs to {resource.instance_id}"
             return judge_stopped(resource.since, place.now, rest)

@@ -53,10 +53,14 @@ def _stopped(record: Any) -> StoppedInstance:
     """Return the instance in a record. Raises: LookupError, TypeError or AttributeError for a
     record in another form."""
     mappings = record.get("BlockDeviceMappings") or ()
+    volume_ids = []
+    for mapping in mappings:
+        if "Ebs" in mapping:
+            volume_ids.append(mapping["Ebs"]["VolumeId"])
     return StoppedInstance(
         instance_id=record["InstanceId"],
         instance_type=record["InstanceType"],
         tags=tags_in(record),
-        volume_ids=tuple(mapping["Ebs"]["VolumeId"] for mapping in mappings if "Ebs" in mapping),
+        volume_ids=tuple(volume_ids),
         stopped_at=stopped_since(record.get("StateTransitionReason") or ""),
     )

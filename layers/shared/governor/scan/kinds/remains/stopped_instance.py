@@ -60,16 +60,16 @@ class StoppedInstances(Kind[Stopped, None]):
         return price_of_volumes(place, resource.volumes)
 
     def own_judgment(self, place: Place, resource: Stopped, measured: None) -> Judgment:
-        """Return that it is unused once it was stopped for 30 days."""
+        """Return the judgment that the instance is unused once it was stopped for 30 days."""
         size = sum(volume.size_gib or 0 for volume in resource.volumes)
         volumes = plural(len(resource.volumes), "volume")
         rest = f"{volumes} of {size:,} GiB in all" if size else volumes
         return judge_stopped(resource.since, place.now, rest)
 
     def own_command(self, resource: Stopped, judgment: Judgment) -> str:
-        """Return the commands that save its volumes as snapshots, wait for them, terminate it if it
-        is still stopped, and delete the volumes that stay then; the one that shows it as long as it
-        is not unused."""
+        """Return the commands that save the instance's volumes as snapshots, wait for them,
+        terminate it if it is still stopped, and delete the volumes that stay then. If the
+        judgment is not `UNUSED`, return the command that shows the instance."""
         target = resource.target
         instance_id = resource.resource_id
         if judgment.finding is not Finding.UNUSED:
@@ -86,7 +86,10 @@ class StoppedInstances(Kind[Stopped, None]):
             only_if_stopped(target, instance_id),
             aws_command(target, "ec2", "terminate-instances", instance_ids=instance_id),
         ]
-        staying = [volume.volume_id for volume in resource.volumes if _stays(volume)]
+        staying = []
+        for volume in resource.volumes:
+            if _stays(volume):
+                staying.append(volume.volume_id)
         if staying:
             ended = "wait instance-terminated"
             commands.append(aws_command(target, "ec2", ended, instance_ids=instance_id))
@@ -103,7 +106,9 @@ def _stays(volume: Volume) -> bool:
 def _volumes(place: Place, instances: Sequence[StoppedInstance]) -> dict[str, Volume]:
     """Return the volumes of the instances by id; those that EC2 does not show are missing. Raises:
     CloudError."""
-    ids = [volume_id for instance in instances for volume_id in instance.volume_ids]
+    ids: list[str] = []
+    for instance in instances:
+        ids += instance.volume_ids
     volume_by_id: dict[str, Volume] = {}
     for part in in_parts(ids, _FILTER_VALUES):
         by_id = [{"Name": "volume-id", "Values": [*part]}]

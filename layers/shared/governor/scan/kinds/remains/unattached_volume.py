@@ -86,8 +86,8 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         return [volume for volume in _with_origins(links, volumes) if volume.origin]
 
     def measure(self, place: Place, resources: Sequence[Unattached]) -> Mapping[str, Attachment]:
-        """Return by volume id when it was last attached, by one query each. One whose figures
-        cannot be read is left out, and reported."""
+        """Return by its id when each volume was last attached, by one query each. A volume whose
+        figures cannot be read is left out, and reported."""
         end = place.now.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
         window = Window(end - UNATTACHED_TOO_LONG - _DAY, end, _DAY)
         queries = [_query(resource) for resource in resources]
@@ -111,8 +111,8 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
     def own_judgment(
         self, place: Place, resource: Unattached, measured: Attachment | None
     ) -> Judgment:
-        """Return that it is unused if it was attached to nothing for two weeks; only that it is
-        unattached if nothing connects it with a GPU host."""
+        """Return the judgment that the volume is unused, if it was attached to nothing for two
+        weeks; only that it is unattached if nothing connects it with a GPU host."""
         size = f"{resource.volume.size_gib:,} GiB"
         if measured is None:
             evidence = f"unattached, {size}, since when is not known; {resource.origin}"

@@ -77,11 +77,11 @@ def _describe(place: Place, names: Sequence[str]) -> list[_Described]:
     name_parameters = [{"EndpointName": name} for name in names]
     answers = described(place, TOPIC, DESCRIBE, name_parameters)
     endpoints = [answer for answer in answers if answer]
-    config_names = dict.fromkeys(
-        endpoint["EndpointConfigName"]
-        for endpoint in endpoints
-        if endpoint.get("EndpointConfigName")
-    )
+    names_in_use = []
+    for endpoint in endpoints:
+        if endpoint.get("EndpointConfigName"):
+            names_in_use.append(endpoint["EndpointConfigName"])
+    config_names = dict.fromkeys(names_in_use)
     config_parameters = [{"EndpointConfigName": name} for name in config_names]
     configs = described(place, TOPIC, DESCRIBE_CONFIG, config_parameters)
     config_by_name = dict(zip(config_names, configs, strict=True))
@@ -165,10 +165,10 @@ def _with_components(place: Place, endpoints: Sequence[Endpoint]) -> list[Endpoi
     for page in place.pages(LIST_COMPONENTS, MaxResults=_PAGE):
         for record in page["InferenceComponents"]:
             names[record["EndpointName"]].append(record["InferenceComponentName"])
-    return [
-        replace(endpoint, component_names=tuple(names[endpoint.resource_id]))
-        for endpoint in endpoints
-    ]
+    named = []
+    for endpoint in endpoints:
+        named.append(replace(endpoint, component_names=tuple(names[endpoint.resource_id])))
+    return named
 
 
 def _with_tags(place: Place, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
