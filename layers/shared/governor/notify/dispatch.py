@@ -324,7 +324,10 @@ class Dispatch:
         that its link opens a page of all of them; else the message has no link. Raises:
         ConfigurationError if links cannot be made; CloudError."""
         alerts = [item.alert for item in items]
-        episodes = [item.episode for item in items if item.episode is not None]
+        episodes = []
+        for item in items:
+            if item.episode is not None:
+                episodes.append(item.episode)
         digest_id = self.digest_id()
         now = self.clock.now()
         link = None

@@ -31,7 +31,10 @@ class Dispatched:
     def plus(self, addend: Dispatched) -> Dispatched:
         """Return the sum of both counts. Its wait is the shortest of those left; `None` if nothing
         is left, or one of them names no time."""
-        waits = [count.retry_after_seconds for count in (self, addend) if count.left]
+        waits = []
+        for count in (self, addend):
+            if count.left:
+                waits.append(count.retry_after_seconds)
         return Dispatched(
             self.taken + addend.taken,
             self.refused + addend.refused,

@@ -159,10 +159,11 @@ class Message:
         """
         yield self
         yield replace(self, evidence=None)
-        brief_sections = [
-            Section(section.heading, _on_lines(section.lines[:5], _SHORT_LINE_CHARACTERS))
-            for section in self.sections[:8]
-        ]
+        brief_sections = []
+        for section in self.sections[:8]:
+            brief_sections.append(
+                Section(section.heading, _on_lines(section.lines[:5], _SHORT_LINE_CHARACTERS))
+            )
         brief = replace(
             self,
             lead=_on_lines(self.lead[:5], _SHORT_LINE_CHARACTERS),

@@ -177,8 +177,13 @@ class Registry:
         """Return the channel of the signed webhook. Call it only if its address is stored. Raises:
         ConfigurationError, also without a secret to sign with."""
         names = ("webhook_secret", "webhook_previous_secret")
-        keys = tuple(self.secret[name] for name in names if self.secret.get(name))
-        return WebhookChannel(self.secret["webhook_url"], keys, self._https("webhook"), self.clock)
+        keys = []
+        for name in names:
+            if self.secret.get(name):
+                keys.append(self.secret[name])
+        return WebhookChannel(
+            self.secret["webhook_url"], tuple(keys), self._https("webhook"), self.clock
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

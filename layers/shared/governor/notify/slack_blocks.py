@@ -67,7 +67,11 @@ def slack_text(message: Message) -> str:
     happens, and the instance, owner and cost if they are known, cut to 1,000 characters before they
     are escaped."""
     rows = dict(message.rows)
-    about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
+    values = []
+    for label in ("Instance", "Owner", "Cost"):
+        if label in rows:
+            values.append(rows[label])
+    about = ", ".join(values)
     text = f"{message.title} · {message.happens} {about}"
     return escaped(clip(text, _LINE_CHARACTERS), NOTIFICATION_CHARACTERS)
 

@@ -139,10 +139,11 @@ class ApprovalApi:
             raise NotFound("S3 names no version so")
         accepted = self.accept(request.named, f"aws:{request.caller}", self.ownership)
         supporters = sorted(accepted.supporters)
-        unaccepted_overrides = [
-            {"override": override.name, "missing": list(override.missing)}
-            for override in accepted.unaccepted
-        ]
+        unaccepted_overrides = []
+        for override in accepted.unaccepted:
+            unaccepted_overrides.append(
+                {"override": override.name, "missing": list(override.missing)}
+            )
         return {
             "accepted_by": supporters,
             "people_needed": PEOPLE_NEEDED,

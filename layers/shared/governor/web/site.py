@@ -157,7 +157,10 @@ class ApprovalSite:
         if page_id.startswith(DIGEST_PREFIX):
             approval_ids = self.show.delivery_store.digest(page_id)
         approvals = [self.show.approval_store.approval(approval_id) for approval_id in approval_ids]
-        ends = [approval.link_ends for approval in approvals if approval is not None]
+        ends = []
+        for approval in approvals:
+            if approval is not None:
+                ends.append(approval.link_ends)
         return bool(ends) and max(ends) <= now
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
