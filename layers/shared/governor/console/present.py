@@ -83,9 +83,11 @@ class Present:
     def terminated_lately(self) -> list[Row]:
         """Return the instances that are terminated by the ledger of the months since the oldest
         sweep; empty if there are none. Raises: CloudError."""
-        return [
-            self.row_of(entry) for entry in self._newest_entries.values() if is_terminated(entry)
-        ]
+        rows = []
+        for entry in self._newest_entries.values():
+            if is_terminated(entry):
+                rows.append(self.row_of(entry))
+        return rows
 
     def terminated_since(self, first: datetime) -> list[Row]:
         """Return the instances that are terminated by the ledger of all months since `first`, the

@@ -62,7 +62,8 @@ class Pending:
 
     @property
     def expected(self) -> int | None:
-        """Return how many GPUs, or cores, of its type publish; `None` if that is not known."""
+        """Return how many GPUs, or cores, of the instance's type publish; `None` if that is not
+        known."""
         return expected_count(self.shape, self.request.profile)
 
     @property
@@ -209,7 +210,8 @@ class Pending:
         return " ".join(value for name, value in dimensions if name != "InstanceId")
 
     def is_silent(self) -> bool:
-        """Return whether its utilization was read without a problem, and none is published."""
+        """Return whether the instance's utilization was read without a problem, and none is
+        published."""
         return self.problem is None and not self.count_reporting()
 
     def count_reporting(self) -> int:

@@ -129,10 +129,8 @@ class Batch:
         for pending in instances:
             choose_sets(pending, all_sets=all_sets)
             pending.figures.pop("utilization", None)
-            asked += [
-                AskedSeries(pending, "utilization", metric, dimensions)
-                for dimensions in pending.sets
-            ]
+            for dimensions in pending.sets:
+                asked.append(AskedSeries(pending, "utilization", metric, dimensions))
         self._read(asked)
 
     def _search(self, instances: list[Pending]) -> None:

@@ -45,8 +45,8 @@ class EvidenceRequest:
 
     @property
     def window(self) -> timedelta:
-        """Return how far it looks back: its own `length`, or else the idle window of the policy; at
-        least the 10 minutes at the end of a proof."""
+        """Return how far the request looks back: its own `length`, or else the idle window of the
+        policy; at least the 10 minutes at the end of a proof."""
         length = self.policy.window if self.length is None else self.length
         return max(length, evidence.END)
 

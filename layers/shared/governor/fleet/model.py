@@ -92,14 +92,14 @@ class FleetRow:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether its measurements say that it is idle, even if another service runs it,
-        plans are frozen or somebody held the action."""
+        """Return whether the measurements of the instance say that it is idle, even if another
+        service runs it, plans are frozen or somebody held the action."""
         kind = known_kind(self.verdict)
         return kind is not None and kind.family is Family.IDLE
 
     @property
     def is_swept(self) -> bool:
-        """Return whether the last sweep judged it as a governed instance that runs."""
+        """Return whether the last sweep judged the instance as a governed one that runs."""
         return self.verdict not in _NOT_RUNNING_GOVERNED
 
 

@@ -95,9 +95,12 @@ class Fleet(Store):
             costs = self._day(item)
             if costs is not None:
                 costs_by_day[costs.day] = costs
-        return [
-            costs_by_day.get(day) or DayCosts(day, target.account, target.region) for day in days
-        ]
+        filled_days = []
+        for day in days:
+            filled_days.append(
+                costs_by_day.get(day) or DayCosts(day, target.account, target.region)
+            )
+        return filled_days
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
         """Return the costs of all targets in a month, such as `2026-11`, from the day `since` on,

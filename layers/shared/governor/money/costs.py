@@ -120,10 +120,9 @@ class CountCosts:
         # The days are read after the meter. If another sweep writes a day in between, it replaces
         # the meter as well, and the write below fails.
         stored_days = self.fleet_store.days_of(meter.target, list(shares))
-        days = [
-            day.plus(new_shares)
-            for day, new_shares in zip(stored_days, shares.values(), strict=True)
-        ]
+        days = []
+        for day, new_shares in zip(stored_days, shares.values(), strict=True):
+            days.append(day.plus(new_shares))
         return self.ledger_store.bring_forward(counted, stored, days)
 
 

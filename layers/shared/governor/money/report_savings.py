@@ -70,7 +70,7 @@ class Period(NamedTuple):
 
     @property
     def is_week(self) -> bool:
-        """Return whether it is a week. Only reports of months list what is not governed."""
+        """Return whether the period is a week. Only reports of months list what is not governed."""
         return self.name.startswith(_WEEK)
 
 

@@ -82,7 +82,10 @@ class Rate:
 def rate(rows: Sequence[Row]) -> Rate:
     """Return the number of these instances and what an hour of them costs together; all zero
     without instances. Unknown prices are left out of the cost, and counted."""
-    prices = [row.usd_per_hour for row, _ in rows if row.usd_per_hour is not None]
+    prices = []
+    for row, _ in rows:
+        if row.usd_per_hour is not None:
+            prices.append(row.usd_per_hour)
     return Rate(
         instances=len(rows),
         usd_per_hour=sum(prices, Decimal(0)),

@@ -84,7 +84,10 @@ def clock_offset(evidence: Evidence, now: UtcDatetime) -> timedelta:
 
     Return zero if it holds `now`, or if there is no reading.
     """
-    measured = [gpu.utilization for gpu in evidence.gpus if peak(gpu.utilization) is not None]
+    measured = []
+    for gpu in evidence.gpus:
+        if peak(gpu.utilization) is not None:
+            measured.append(gpu.utilization)
     if not measured:
         return timedelta(0)
     ended = max(last_reading_end(series, evidence.window) for series in measured)
