@@ -170,9 +170,11 @@ class Demo:
         EC2 takes it after `taken_after` seconds; never where this is `None`. Return the seconds
         until the instance was asked to save its work.
         """
-        (warned_id,) = [
-            instance_id for instance_id, member in self.scene.members.items() if member.name == name
-        ]
+        warned_ids = []
+        for instance_id, member in self.scene.members.items():
+            if member.name == name:
+                warned_ids.append(instance_id)
+        (warned_id,) = warned_ids
         began = time.time()
         self.scene.simulation.spot_warning(warned_id, interrupt_after=taken_after)
 

@@ -106,7 +106,9 @@ def table_text(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """Return the table as standard output shows it: on a terminal with styles, else without."""
     if not sys.stdout.isatty():
         return plain_text(columns, rows)
-    cells = [[column.cell(text) for column, text in zip(columns, row, strict=True)] for row in rows]
+    cells = []
+    for row in rows:
+        cells.append([column.cell(text) for column, text in zip(columns, row, strict=True)])
     return _drawn(columns, cells)
 
 
@@ -246,10 +248,10 @@ def _with_room_for(
             left -= widths[index] + _GAP
         if not column.is_spare or left >= 0:
             shown.append(index)
-    return _Layout(
-        [columns[index] for index in shown],
-        [[row[index] for index in shown] for row in cells],
-    )
+    shown_cells = []
+    for row in cells:
+        shown_cells.append([row[index] for index in shown])
+    return _Layout([columns[index] for index in shown], shown_cells)
 
 
 def _allotted(layout: _Layout, width: int) -> list[int]:

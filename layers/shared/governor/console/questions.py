@@ -212,9 +212,10 @@ class Answers:
         """
         rows = [(row, page) for row, page in request.open_questions if row.approval_id in picked]
         view_by_id = {view.approval.approval_id: view for view in _views(request, rows)}
-        return [
-            view_by_id.get(approval_id) or _view(request, approval_id) for approval_id in picked
-        ]
+        shown_views = []
+        for approval_id in picked:
+            shown_views.append(view_by_id.get(approval_id) or _view(request, approval_id))
+        return shown_views
 
     def one(self, request: ViewRequest) -> str:
         """Do what the pressed button says: start the instance again, end its keep, or answer the

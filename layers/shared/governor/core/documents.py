@@ -31,7 +31,8 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
-    writer.writerows([_cell(cell) for cell in row] for row in rows)
+    for row in rows:
+        writer.writerow([_cell(cell) for cell in row])
     return text.getvalue()
 
 

@@ -237,9 +237,10 @@ class SumUpMonth:
         problems = []
         for spent, budget in budgeted:
             used = used_percent(spent, budget)
-            reached = [
-                percent for percent in policy.budget.tell_at_percent if used >= Decimal(percent)
-            ]
+            reached = []
+            for percent in policy.budget.tell_at_percent:
+                if used >= Decimal(percent):
+                    reached.append(percent)
             if not reached:
                 continue
             try:

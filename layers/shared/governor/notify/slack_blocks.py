@@ -116,10 +116,10 @@ def _in_brief(
     if len(sections) == 1:
         return _one_in_brief(sections[0], room)
     names_alone = len(sections) > _SECTIONS_WITH_LINES
-    lines = tuple(
-        section.heading if names_alone else _heading_and_first(section) for section in sections
-    )
-    return [Section("In short", _first_of(lines, room))], sections
+    lines = []
+    for section in sections:
+        lines.append(section.heading if names_alone else _heading_and_first(section))
+    return [Section("In short", _first_of(tuple(lines), room))], sections
 
 
 def _heading_and_first(section: Section) -> str:

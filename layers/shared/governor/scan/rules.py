@@ -126,17 +126,20 @@ def refusals_of(unread: Iterable[Unread]) -> tuple[Refusal, ...]:
         places = tuple(sorted({line.place for line in lines}))
         key = (places, replace(reason, operation=""))
         lines_by_places.setdefault(key, []).append(_earliest(lines))
-    refusals = [
-        Refusal(
-            places=places,
-            topics=tuple(dict.fromkeys(line.topic for line in lines)),
-            operations=tuple(dict.fromkeys(line.operation for line in lines if line.operation)),
-            reason=lines[0].reason,
-            is_missing_right=reason.is_missing_right,
-            last_read_at=lines[0].last_read_at,
+    refusals = []
+    for (places, reason), lines in lines_by_places.items():
+        operations = dict.fromkeys(line.operation for line in lines)
+        operations.pop("", None)  # A line may name none.
+        refusals.append(
+            Refusal(
+                places=places,
+                topics=tuple(dict.fromkeys(line.topic for line in lines)),
+                operations=tuple(operations),
+                reason=lines[0].reason,
+                is_missing_right=reason.is_missing_right,
+                last_read_at=lines[0].last_read_at,
+            )
         )
-        for (places, reason), lines in lines_by_places.items()
-    ]
     return tuple(sorted(refusals, key=lambda refusal: (-len(refusal.places), refusal.topics)))
 
 

@@ -152,9 +152,9 @@ def _strip_shapes(strip: Strip, y: float) -> Iterator[str]:
     heat. A column shows the busiest of its periods."""
     # Rounded up: at most `_COLUMNS` columns.
     periods_a_column = -(-len(strip.series) // _COLUMNS)
-    columns = [
-        busiest_of(periods, strip.threshold) for periods in in_parts(strip.series, periods_a_column)
-    ]
+    columns = []
+    for periods in in_parts(strip.series, periods_a_column):
+        columns.append(busiest_of(periods, strip.threshold))
     heats = [_heat(percent, strip.threshold) for percent in columns]
     x = _STRIP_LEFT
     for heat, run in groupby(heats):

@@ -110,9 +110,10 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
             f"metrics.lag_seconds: {metrics.lag_seconds}), and at most {minutes(oldest)} min "
             "are allowed"
         )
-    ec2_figures = [
-        figure for figure in required_figures(policy) if is_published_by(figure, Publisher.EC2)
-    ]
+    ec2_figures = []
+    for figure in required_figures(policy):
+        if is_published_by(figure, Publisher.EC2):
+            ec2_figures.append(figure)
     if ec2_figures and END_BIN + policy.lag > _OLDEST_READING_OF_5_MINUTES:
         words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
         yield (

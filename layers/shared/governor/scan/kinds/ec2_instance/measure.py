@@ -127,17 +127,18 @@ class _Publishers:
         """Yield the evidence of each instance: its utilization, and in full the other figures of
         those that utilization alone would call idle."""
         host_by_id = {host.resource_id: host for host in hosts}
-        requests = [
-            EvidenceRequest(
+        figures = wanted_figures(policy) if in_full else frozenset()
+        requests = []
+        for host in hosts:
+            request = EvidenceRequest(
                 instance=host.instance,
                 policy=policy,
-                figures=wanted_figures(policy) if in_full else frozenset(),
+                figures=figures,
                 only_if=is_candidate,
                 # The agent's interval, by which an aggregate is counted, is not known here.
                 per_gpu=in_full,
             )
-            for host in hosts
-        ]
+            requests.append(request)
         if in_full and requests:
             self._list_once(policy)
         gather = GatherEvidence(self.place.metrics)
