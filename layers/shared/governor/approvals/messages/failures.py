@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from governor.alerts.templates import template_lines
+from governor.alerts.templates import first_line_of
 from governor.core.hashing import short_hash
 from governor.core.units import UtcDatetime, people, sentence, times_in_zone
 from governor.episode.model.episode import Episode, Phase
@@ -31,7 +31,7 @@ def next_step(reason: str) -> str:
     """Return what people should do about a failure, as one line. `reason` is the failure as
     recorded, such as `Throttled: too many calls`."""
     error = error_and_cause(reason).error
-    return template_lines("advice", {"error": error})[0]
+    return first_line_of("advice", error=error)
 
 
 class ErrorAndCause(NamedTuple):
@@ -92,7 +92,7 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
 
 def step_text(step: object) -> str:
     """Return a failed step, such as `stop`, as the words between `Could not` and a name."""
-    return template_lines("failed step", {"step": step})[0]
+    return first_line_of("failed step", step=step)
 
 
 def cause_of(reason: str) -> str:
@@ -105,6 +105,6 @@ def readable(reason: str, zone: str, now: UtcDatetime) -> str:
     """Return the reason of an outcome as a sentence for people, with its times in this time zone,
     relative to `now`. An empty reason becomes the sentence that the cause is not known."""
     error, cause = error_and_cause(reason or "the cause is not known")
-    text, *_ = template_lines("error", {"error": error, "cause": cause})
+    text = first_line_of("error", error=error, cause=cause)
     with_times = times_in_zone(people(text), zone, now)
     return sentence(with_times.replace(" %", "%"))

@@ -20,7 +20,7 @@ from governor.alerts.model import (
 from governor.alerts.templates import (
     alert_from_template,
     alert_from_words,
-    template_lines,
+    first_line_of,
     template_words,
 )
 from governor.approvals.messages.consequence import consequence, with_figures
@@ -82,7 +82,7 @@ class StageWords(NamedTuple):
 def stage_name(stage: str) -> str:
     """Return what people call a message, such as `reminder`, by the stage or the outcome in its id,
     such as `remind`."""
-    return template_lines("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
+    return first_line_of("stage name", stage=stage, plain=stage.replace("-", " "))
 
 
 def stage_words(
@@ -170,13 +170,13 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     elif episode.asking.owner_note is not None:
         # The tag names somebody unknown, so its contacts are others.
         whom = "Its contacts"
-    values = {
-        "stage": stage,
-        "whom": whom,
-        "asked": left(at - planned.ask_at),
-        "reminded": left(at - planned.remind_at),
-    }
-    return template_lines("news", values)[0]
+    return first_line_of(
+        "news",
+        stage=stage,
+        whom=whom,
+        asked=left(at - planned.ask_at),
+        reminded=left(at - planned.remind_at),
+    )
 
 
 def stage_alert(

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from governor.alerts.model import (
     UNASSIGNED,
 )
-from governor.alerts.templates import template_lines
+from governor.alerts.templates import first_line_of, template_lines
 from governor.core.errors import GovernorError, TooLate
 from governor.core.instance import Lifecycle
 from governor.core.managers import other_tools, perhaps_by
@@ -91,8 +91,7 @@ def saving_text(plan: Plan) -> str:
     """Return what the plan saves or costs a day, as a sentence; also if that is nothing, or not
     known."""
     saved_per_day = plan.saving.saved_usd_per_day or Decimal(0)
-    values = {"kind": _saving_kind(plan), "plan": plan, "usd": abs(saved_per_day)}
-    return template_lines("saving", values)[0]
+    return first_line_of("saving", kind=_saving_kind(plan), plan=plan, usd=abs(saved_per_day))
 
 
 def _saving_kind(plan: Plan) -> str:
@@ -123,8 +122,8 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
         kind = "spot"
     else:
         kind = "stopped"
-    values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
-    return template_lines("restart", values)[0]
+    zone = instance.availability_zone or "its zone"
+    return first_line_of("restart", kind=kind, one=instance, zone=zone)
 
 
 _CHANNEL_TEXT = {
@@ -362,13 +361,13 @@ def restarts_text(episode: Episode) -> str:
     times = episode.asking.others_started_at
     days = list(dict.fromkeys(_day(started_at, zone) for started_at in times))
     tools = [tool.name for tool in other_tools(episode.instance)]
-    values = {
-        "often": "twice" if len(times) == _TWICE else f"{len(times)} times",
-        "days": all_listed(days),
-        "tools": listed(tools, 3),
-        "until": None if until is None else _day(until, zone),
-    }
-    return template_lines("restarts", values)[0]
+    return first_line_of(
+        "restarts",
+        often="twice" if len(times) == _TWICE else f"{len(times)} times",
+        days=all_listed(days),
+        tools=listed(tools, 3),
+        until=None if until is None else _day(until, zone),
+    )
 
 
 class ToolsText(NamedTuple):
