@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from governor.core.units import without
 from governor.policy.model.policy import Override, Policy
 from governor.policy.sections import ONLY_IN_BASE, SCHEMA_VERSION
 
@@ -82,7 +83,7 @@ def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _partial_setting(schema: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
     section = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
     if "required" in section:
-        return {key: value for key, value in section.items() if key != "required"}
+        return without(section, ["required"])
     partial = deepcopy(dict(setting))
     partial.pop("default", None)
     return partial

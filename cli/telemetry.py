@@ -13,7 +13,7 @@ from enum import StrEnum
 from governor.alerts.templates import template_lines
 from governor.core.catalog import shape_of
 from governor.core.instance import Instance
-from governor.core.units import minutes, plural
+from governor.core.units import minutes, not_none, plural
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.figures import (
     FIGURES,
@@ -252,7 +252,7 @@ def _highest_power(evidence: Evidence) -> float | None:
     """Return the highest power of the second figures, in percent of the limit; `None` if none was
     measured."""
     measured = [getattr(evidence, FIGURES[figure].field) for figure in confirming_figures()]
-    return max((value for value in measured if value is not None), default=None)
+    return max(not_none(measured), default=None)
 
 
 def _drawn_at_work(policy: Policy) -> float:

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from governor.core.homes import Home, Kind
 from governor.core.instance import AUTO_SCALING_TAG, Reservation
-from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
+from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, not_none, plural
 from governor.evidence.model import Window
 from governor.money.rules.cost import DAY
 from governor.policy.model.money import Advice as Rule
@@ -192,7 +192,7 @@ def _of_group(
     first = group.members[0]
     together = _together(group)
     prices = [past.price.usd_per_hour for past in group.members]
-    known_prices = [price for price in prices if price is not None]
+    known_prices = not_none(prices)
     saved: Usd | None = None
     if len(known_prices) == len(prices):
         mean = sum(known_prices, Decimal(0)) / len(known_prices)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
-from governor.core.units import Usd, UtcDatetime, iso, parse_iso, usd
+from governor.core.units import Usd, UtcDatetime, iso, parse_iso, usd, without
 
 UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""
@@ -368,7 +368,7 @@ def alert_document(alert: Alert) -> dict[str, object]:
 def sealed_text(alert: Alert) -> bytes:
     """Return the text that the seal of an alert signs: its document as JSON with sorted keys,
     without the seal."""
-    facts = {name: value for name, value in alert.facts.items() if name != SEAL}
+    facts = without(alert.facts, [SEAL])
     document = {**alert_document(alert), "facts": facts}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 

@@ -17,7 +17,7 @@ from governor.alerts.model import Alert, AlertKind, Severity
 from governor.aws.clients import Adapter, at_once
 from governor.core.errors import CloudError
 from governor.core.instance import Target
-from governor.core.units import as_utc, in_parts
+from governor.core.units import as_utc, in_parts, not_none
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.series import peak
@@ -278,7 +278,7 @@ def _is_of_money(record: Any) -> bool:
             selected = _INSIGHTS_METRIC.match(query["Expression"])
             # A query that cannot be read may be about anything.
             names.append(selected[1] if selected else "")
-    named = [name for name in names if name is not None]
+    named = not_none(names)
     return bool(named) and all(name in _MONEY_METRICS for name in named)
 
 

@@ -26,7 +26,7 @@ from governor.core.instance import (
     Instance,
     Target,
 )
-from governor.core.units import in_parts
+from governor.core.units import in_parts, without_none
 from governor.episode.model.plan import Step
 
 _TAG_BATCH = 500
@@ -107,7 +107,7 @@ class Ec2Tags(Ec2Writer):
         """Set the tags, and remove those that are `None`. Return the error by instance id for each
         instance where a call failed; empty if none did. Such an instance may have its new tags, and
         still those to remove: these go last. Raises: SafetyError if EC2 carried out a dry run."""
-        created = tag_pairs({key: value for key, value in tags.items() if value is not None})
+        created = tag_pairs(without_none(tags))
         deleted = []
         for key, value in tags.items():
             if value is None:

@@ -18,6 +18,7 @@ from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.util.connection import create_connection
 
 from governor.core.errors import GovernorError
+from governor.core.units import not_none
 
 HttpError = urllib3.exceptions.HTTPError
 """Raised if the other side does not answer. Its text may hold the address."""
@@ -169,7 +170,7 @@ def _embedded(
     candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
         candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [candidate for candidate in candidates if candidate is not None]
+    return not_none(candidates)
 
 
 def is_https(url: str) -> bool:

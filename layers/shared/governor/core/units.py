@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
@@ -112,6 +112,21 @@ def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     items."""
     for start in range(0, len(items), most):
         yield items[start : start + most]
+
+
+def not_none(values: Iterable[Item | None]) -> list[Item]:
+    """Return the values that are not `None`, in their order; empty if all are."""
+    return [value for value in values if value is not None]
+
+
+def without(values: Mapping[str, Item], names: Collection[str]) -> dict[str, Item]:
+    """Return the values by name, without those of these `names`; empty if no other is left."""
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def without_none(values: Mapping[str, Item | None]) -> dict[str, Item]:
+    """Return the values by name, without those that are `None`; empty if all are."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def usd(amount: Usd) -> str:

@@ -17,7 +17,7 @@ from governor.alerts.ports import Announcer
 from governor.core.errors import CloudError, Unavailable
 from governor.core.instance import Target
 from governor.core.ports import Clock
-from governor.core.units import UtcDatetime, in_parts
+from governor.core.units import UtcDatetime, in_parts, not_none
 from governor.events.messages import checkpoint_failed_alert
 from governor.events.model.interruption import HookAnswer, HookState
 from governor.events.notify_warning import Case, Notified
@@ -177,7 +177,7 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
         for part in in_parts(group, MOST_INSTANCES_A_COMMAND):
             by_target[kind.target].append((kind, part))
     rounds = zip_longest(*by_target.values())
-    return [command for command in chain.from_iterable(rounds) if command is not None]
+    return not_none(chain.from_iterable(rounds))
 
 
 def _kind_of(case: Case, now: UtcDatetime) -> _Kind:

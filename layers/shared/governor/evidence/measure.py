@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median_low
 
+from governor.core.units import not_none
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series, Window
 from governor.evidence.pending import Pending
 from governor.evidence.rules import series as evidence
@@ -167,7 +168,7 @@ class Measurement:
         if pending.expected == 1:
             return 1
         samples = pending.series("samples") or ()
-        counts = [count for count in samples if count is not None]
+        counts = not_none(samples)
         if not counts:
             return None
         per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds

@@ -15,7 +15,7 @@ from governor.alerts.templates import alert_from_template
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
-from governor.core.units import Usd, UtcDatetime, listed, money, plural, usd
+from governor.core.units import Usd, UtcDatetime, listed, money, not_none, plural, usd
 from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeptList
 from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
@@ -143,7 +143,7 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
     """
     texts_by_mean: list[tuple[float, str]] = []
     for row in rows:
-        hours = [hour for hour in row.hours if hour is not None]
+        hours = not_none(row.hours)
         kind = known_kind(row.verdict)
         is_working = kind is not None and kind.family is Family.WORKING
         if not hours or not is_working:

@@ -23,7 +23,7 @@ from governor.approvals.messages import questions
 from governor.approvals.model.approval import Answer
 from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text
 from governor.approvals.rules.terms import may
-from governor.core.units import UtcDatetime, parse_iso
+from governor.core.units import UtcDatetime, parse_iso, without
 from governor.episode.model.episode import Episode
 from governor.notify.measured import days_chart, evidence_table, hours_chart
 from governor.notify.message import Message
@@ -213,7 +213,7 @@ def word_fields(words: Words) -> dict[str, Any]:
 def _data_of(alert: Alert) -> dict[str, object]:
     """Return the exact figures of an alert: its facts without the one about the form of its
     lines."""
-    return {name: value for name, value in alert.facts.items() if name != LINE_FORMS}
+    return without(alert.facts, [LINE_FORMS])
 
 
 def why_line(alerts: Sequence[Alert]) -> str:

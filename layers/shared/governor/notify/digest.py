@@ -22,7 +22,7 @@ from governor.approvals.messages import failures, questions, sentences
 from governor.approvals.messages.consequence import consequence_of_several, with_figures
 from governor.core import units
 from governor.core.instance import Target
-from governor.core.units import NEVER, UtcDatetime
+from governor.core.units import NEVER, UtcDatetime, not_none
 from governor.episode.model.episode import Episode
 from governor.notify.compose import deadline_of, reason_of, why_line, word_fields
 from governor.notify.message import Message, one_line
@@ -130,7 +130,7 @@ def _cost_text(episodes: Sequence[Episode]) -> list[str]:
     """Return the cost of these instances as figures of a subject: `$136/day`, or `$136/day and 2 of
     unknown price`; empty if none costs anything or no price is known."""
     prices = [episode.price.usd_per_hour for episode in episodes]
-    known_prices = [price for price in prices if price is not None]
+    known_prices = not_none(prices)
     if not any(known_prices):
         return []
     text = f"{units.usd(sum(known_prices, Decimal(0)) * 24)}/day"
@@ -216,7 +216,7 @@ def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
 
 def _is_one_deadline(deadlines: Sequence[UtcDatetime | None]) -> bool:
     """Return whether one time stands for all deadlines: their workflows began within minutes."""
-    known = [deadline for deadline in deadlines if deadline is not None]
+    known = not_none(deadlines)
     if len(known) < len(deadlines):
         return not known
     return max(known) - min(known) <= _SAME_TIME

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, AlertKind
 from governor.approvals.rules.approval import stated_notice_end
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, not_none
 from governor.episode.model.episode import Episode
 from governor.notify.registry import Route
 
@@ -47,7 +47,7 @@ def _soonest(waits: Sequence[int | None]) -> int | None:
     """Return the shortest of these waits in seconds. Return `None` if nothing waits, or if one
     names no time (`None`): then the queue's own pause counts for all, and those that come back too
     early wait again."""
-    known_waits = [wait for wait in waits if wait is not None]
+    known_waits = not_none(waits)
     if len(known_waits) < len(waits):
         return None
     return min(known_waits, default=None)

@@ -20,7 +20,7 @@ from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import episode_from_execution_name
 from governor.core.errors import GovernorError
 from governor.core.ports import Clock
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, without
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.store.episodes import Episodes
 from governor.notify.compose import OPEN
@@ -71,8 +71,7 @@ class Vouch:
         if self.clock.now() - sent.at > _OLDEST:
             raise AlertRefused("it is older than 60 days")
         is_ours = self._is_sealed(sent)
-        facts = {name: fact for name, fact in sent.facts.items() if name != SEAL}
-        alert = replace(sent, facts=facts, link=None)
+        alert = replace(sent, facts=without(sent.facts, [SEAL]), link=None)
         episode = self._episode(alert)
         if episode is None:
             if not is_ours:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from governor.core.settings import Mistake
+from governor.core.units import without
 from governor.policy.model.judging import names_of_profile
 from governor.policy.model.policy import Override, Policy
 from governor.policy.model.profiles import ProfileName
@@ -134,7 +135,7 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         retired_names = _retired_names(inside, names)
         if retired_names:
             retired += [(section, name) for name in retired_names]
-            left[section] = {name: inside[name] for name in inside if name not in retired_names}
+            left[section] = without(inside, retired_names)
             if not left[section]:
                 del left[section]
     return left, retired
@@ -155,7 +156,7 @@ def _without_guards(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[M
             if name in reason_by_name:
                 reason = f"is no longer a setting; remove it: {reason_by_name[name]}"
                 removed_guards.append(((section, name), reason))
-        left[section] = {name: inside[name] for name in inside if name not in reason_by_name}
+        left[section] = without(inside, reason_by_name)
     return left, removed_guards
 
 
@@ -239,7 +240,7 @@ def _sets_path(settings: object, path: Path) -> bool:
 def without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those that only the document itself may set
     (`ONLY_IN_BASE`)."""
-    return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
+    return without(settings, ONLY_IN_BASE)
 
 
 def with_profile_names(settings: Mapping[str, Any]) -> Mapping[str, Any]:

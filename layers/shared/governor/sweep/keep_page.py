@@ -14,7 +14,7 @@ from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
-from governor.core.units import UtcDatetime, clip, in_utc, plural, printable, sentence
+from governor.core.units import UtcDatetime, clip, in_utc, not_none, plural, printable, sentence
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.rules.plan import why_left_alone
 from governor.fleet.model import (
@@ -374,7 +374,7 @@ def _quiet_until(case: Case) -> UtcDatetime | None:
     if not case.listed.is_quiet:
         return None
     times = (_restarts_quiet_until(case), case.record.quiet_until)
-    return max((until for until in times if until is not None), default=None)
+    return max(not_none(times), default=None)
 
 
 def _restarts_quiet_until(case: Case) -> UtcDatetime | None:

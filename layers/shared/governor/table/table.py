@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from governor.core.errors import CloudError, ConflictError, GovernorError
-from governor.core.units import in_parts
+from governor.core.units import in_parts, not_none
 
 _log = logging.getLogger(__name__)
 TRANSACTION = 100
@@ -189,7 +189,7 @@ class Table(ABC):
         """Return the items that exist, in any order; empty if none does. The table may read them in
         one call. No key may be given twice. Raises: CloudError."""
         items = [self.get(key) for key in keys]
-        return [item for item in items if item is not None]
+        return not_none(items)
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
         """Return each item in the order of the keys, with an empty document for one that does not

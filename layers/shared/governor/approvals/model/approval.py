@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from governor.core.episode_ref import EpisodeRef
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, not_none
 
 _RECORD_SHOWN = timedelta(days=30)
 
@@ -161,7 +161,7 @@ class Approval:
         """Return the people who approved, each by their address if it is known, with commas between
         them, as in `alice@example.com,bob@example.com`; `nobody` if nobody answered. Call it only
         if the decision is an approval, or there is none."""
-        yeses = [yes for yes in (self.first_yes, self.decision) if yes is not None]
+        yeses = not_none((self.first_yes, self.decision))
         return ",".join(yes.person or yes.by for yes in yeses) or "nobody"
 
 

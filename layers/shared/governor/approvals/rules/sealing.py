@@ -18,7 +18,7 @@ from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval, Decision, Stage
 from governor.approvals.rules.approval import stage_id
 from governor.core.episode_ref import EpisodeRef
-from governor.core.units import UtcDatetime, as_utc
+from governor.core.units import UtcDatetime, as_utc, not_none
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Plan
 
@@ -155,7 +155,7 @@ def given_yeses(approval: Approval) -> tuple[Decision, ...]:
     """Return the decisions that are stored with a question, the first of two approvals first; empty
     if there is none. Call it only for a question that was approved."""
     answers = (approval.first_yes, approval.decision)
-    return tuple(answer for answer in answers if answer is not None)
+    return tuple(not_none(answers))
 
 
 def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:

@@ -19,6 +19,7 @@ from governor.approvals.model.approval import (
 from governor.approvals.rules.approval import STATUS_AFTER, first_approval, hold_of
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import ConflictError, NotFound
+from governor.core.units import without_none
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.store import holds, keeps
 from governor.episode.store.episodes import IS_OPEN, is_held_by, locks
@@ -57,7 +58,7 @@ class Approvals(Store):
         question = first_approval(episode)
         # Without the attributes of an answer: the role that opens questions may not write them.
         document = self._table.document(question)
-        asked = {name: value for name, value in document.items() if value is not None}
+        asked = without_none(document)
         until = question.created_at + _APPROVALS_KEPT
         try:
             self._table.transact(

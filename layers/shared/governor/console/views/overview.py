@@ -15,7 +15,7 @@ from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems
 from governor.core.instance import tag_command
-from governor.core.units import Usd, UtcDatetime
+from governor.core.units import Usd, UtcDatetime, not_none
 from governor.fleet.model import Share
 from governor.fleet.rules.states import State, is_in, state_of_verdict
 from governor.money.model.ledger import LedgerEntry
@@ -120,7 +120,7 @@ def _in_state(request: ViewRequest, state: State) -> list[Row]:
 
 def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
     """Return the earliest of the moments that are known (not `None`); `None` if none is."""
-    return min((moment for moment in moments if moment is not None), default=None)
+    return min(not_none(moments), default=None)
 
 
 def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:

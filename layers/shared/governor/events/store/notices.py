@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from governor.core.instance import Target
-from governor.core.units import iso
+from governor.core.units import iso, without_none
 from governor.events.model.notice import Notice
 from governor.table.keys import target_pk
 from governor.table.table import (
@@ -92,7 +92,7 @@ def _notice_document(notice: Notice, *, remind: bool) -> Document:
         "at": _date_text(notice),
         "remind": remind,
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    return without_none(fields)
 
 
 def _write_notice(notice: Notice, document: Document, condition: Condition) -> Write:

@@ -14,7 +14,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from governor.core.units import END_BIN, Percent, UtcDatetime, as_utc, iso
+from governor.core.units import END_BIN, Percent, UtcDatetime, as_utc, iso, not_none
 from governor.evidence.model import Evidence, GpuReadings, Series, Window
 
 Dimensions = tuple[tuple[str, str], ...]
@@ -264,7 +264,7 @@ def busiest_of(values: Sequence[float | None], below: Percent) -> float | None:
 
 def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
     """Return the latest of the moments that are known; `None` if none is."""
-    return max((moment for moment in moments if moment is not None), default=None)
+    return max(not_none(moments), default=None)
 
 
 def longest_hole(series: Series, window: Window) -> timedelta:

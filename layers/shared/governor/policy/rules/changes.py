@@ -15,6 +15,7 @@ from operator import ne
 from typing import Any, NamedTuple, Protocol
 
 from governor.core.settings import Risk, Section, SettingError
+from governor.core.units import not_none
 from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
 from governor.policy.model.names import TagMatch
@@ -252,7 +253,7 @@ def _stricter(section: str, then: Section, now: Any) -> Any:
         if setting.risk == "any" and setting.value != value_then:
             mistake = ((section, name), f"was {value_then}, is {setting.value}")
             raise SettingError((mistake,))
-        values = [value for value in (setting.value, value_then) if value is not None]
+        values = not_none((setting.value, value_then))
         stricter_values[name] = _STRICTEST[setting.risk](values) if values else None
     return replace(now, **stricter_values)
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, not_none, without
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership, is_own_identity
 from governor.policy.model.policy import Mode, Override, Policy
@@ -63,7 +63,7 @@ class KnownPeople:
         """Return the addresses of the people with these AWS identities; unknown identities are left
         out. Empty if none is known."""
         addresses = [self.person(identity) for identity in identities]
-        return frozenset(address for address in addresses if address is not None)
+        return frozenset(not_none(addresses))
 
     def named_by(self, other: KnownPeople) -> KnownPeople:
         """Return those of these people whom `other` has with the same identity and address; nobody
@@ -178,7 +178,7 @@ def terms_of_consent(settings: Mapping[str, Any], overrides: Sequence[Override])
 
     Settings count as they are written, so nobody is asked again if a release changes a default.
     """
-    relevant = {name: value for name, value in settings.items() if name not in _NO_TERMS}
+    relevant = without(settings, _NO_TERMS)
     document = {"settings": relevant, "overrides": [asdict(override) for override in overrides]}
     canonical = json.dumps(document, sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from governor.core.errors import AccessDenied, CloudError
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, not_none
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.scan.kind import Place
@@ -38,7 +38,7 @@ def first_hour(window: Window, since: UtcDatetime) -> int:
 def readings(answer: MetricAnswer, query: MetricQuery, first: int) -> list[float]:
     """Return the readings of a query from the hour `first` on; empty if there are none."""
     series = answer.series.get(query.key, ())
-    return [value for value in series[first:] if value is not None]
+    return not_none(series[first:])
 
 
 def problem_of(answer: MetricAnswer, query: MetricQuery) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from governor.core.units import in_utc, minutes, span
+from governor.core.units import in_utc, minutes, not_none, span
 from governor.evidence.model import Evidence, GpuReadings, MetricSource, Series
 from governor.evidence.rules.series import (
     END,
@@ -61,7 +61,7 @@ def _last_active_bin(evidence: Evidence, policy: Policy) -> int | None:
     """Return the newest period in which a GPU reached the threshold; `None` if none did."""
     threshold = policy.idle.utilization_below_percent
     last_bins = [last_at_or_above(series, threshold) for series in utilization_series(evidence)]
-    return max((index for index in last_bins if index is not None), default=None)
+    return max(not_none(last_bins), default=None)
 
 
 def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -222,4 +222,4 @@ def utilization_series(evidence: Evidence) -> list[Series]:
 def peaks_of(evidence: Evidence) -> list[float]:
     """Return the highest reading of each series of utilization that has one; empty if none has."""
     peaks = [peak(series) for series in utilization_series(evidence)]
-    return [percent for percent in peaks if percent is not None]
+    return not_none(peaks)

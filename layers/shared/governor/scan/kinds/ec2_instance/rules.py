@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from governor.core.units import without_none
 from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.model import Beside, Reading
 from governor.scan.model import Finding, Strength
@@ -90,7 +91,7 @@ def limits(policy: Policy) -> dict[str, float]:
         DISK_OPERATIONS: DISK_OPERATIONS_PER_SECOND,
         GPU_POWER: GPU_POWER_PERCENT,
     }
-    return {figure: limit for figure, limit in limit_by_figure.items() if limit is not None}
+    return without_none(limit_by_figure)
 
 
 def busiest_beside(beside: Beside, policy: Policy) -> str | None:
