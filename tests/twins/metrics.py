@@ -93,23 +93,7 @@ class MemoryMetrics:
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        namespace, metric, _ = wanted
-        listed: list[Listed] = []
-        if namespace is None:
-            self.lists += 1
-            owned = ((one.rpartition(":")[2], one) for one in self.bound)
-            listed = [Listed(one, metric or "", (("InstanceId", owner),)) for owner, one in owned]
-        elif metric is None:
-            is_of_gpus = namespace in _NAMESPACES_OF_GPUS
-            self.lists += is_of_gpus
-            self.lists_of_work += not is_of_gpus
-            default = namespace if is_of_gpus else None
-            for key in self.published:
-                if self.namespaces.get(key, default) == namespace:
-                    listed.append(Listed(namespace, *key))
-        else:
-            self.lists += namespace != "AWS/EC2"
-            listed = [Listed(namespace, *one) for one in self.published if one[0] == metric]
+        listed = self._listed(wanted)
         if self.list_failure is not None:
             raise self.list_failure
         found: dict[str, list[Listed]] = {}
@@ -118,3 +102,42 @@ class MemoryMetrics:
             if owner is not None and instance_id in (None, owner):
                 found.setdefault(owner, []).append(one)
         return found
+
+    def _listed(self, wanted: SeriesFilter) -> list[Listed]:
+        """Return the series of all instances that the filter names."""
+        namespace, metric, _ = wanted
+        if namespace is None:
+            self.lists += 1
+            return self._listed_anywhere(metric or "")
+        if metric is None:
+            return self._listed_of_namespace(namespace)
+        self.lists += namespace != "AWS/EC2"
+        listed = []
+        for key in self.published:
+            if key[0] == metric and self.namespaces.get(key, namespace) == namespace:
+                listed.append(Listed(namespace, *key))
+        return listed
+
+    def _listed_anywhere(self, metric: str) -> list[Listed]:
+        """Return the series of a metric in bound namespaces, and those that were published into a
+        namespace of their own."""
+        listed = []
+        for namespace in self.bound:
+            _, _, owner = namespace.rpartition(":")
+            listed.append(Listed(namespace, metric, (("InstanceId", owner),)))
+        for (name, dimensions), namespace in self.namespaces.items():
+            if name == metric:
+                listed.append(Listed(namespace, name, dimensions))
+        return listed
+
+    def _listed_of_namespace(self, namespace: str) -> list[Listed]:
+        """Return all series of a namespace."""
+        is_of_gpus = namespace in _NAMESPACES_OF_GPUS
+        self.lists += is_of_gpus
+        self.lists_of_work += not is_of_gpus
+        default = namespace if is_of_gpus else None
+        listed = []
+        for key in self.published:
+            if self.namespaces.get(key, default) == namespace:
+                listed.append(Listed(namespace, *key))
+        return listed

@@ -9,7 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
+from governor.core.errors import AccessDenied, Unavailable
+from governor.core.instance import Target
 from governor.episode.model.plan import Step
+from governor.evidence.model import Window
+from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.policy.model.acting import PlanRule
 from governor.policy.model.judging import Metrics, Vetoes
 from governor.policy.model.policy import Mode, Policy
@@ -429,3 +433,67 @@ def test_a_reading_of_2_settles_that_the_metric_is_percent(share: float) -> None
 def test_a_steady_small_percent_of_a_known_publisher_is_idle(percent: float) -> None:
     """The agent publishes percent, so that no small number of it is doubted beside low power."""
     assert STOPPED == outcomes_of_readings([[percent] * 48], UTILIZATION)
+
+
+# Several publishers of one GPU.
+
+
+@pytest.mark.parametrize("extra", [{"host": "a"}, {"job": "train"}])
+def test_work_under_the_instance_alone_is_seen_beside_other_dimensions(
+    extra: dict[str, str],
+) -> None:
+    """No series is of a GPU: the one with further dimensions does not hide the other."""
+    quiet = [Published(UTILIZATION, 0.0, extra), Published(POWER, 30.0, extra)]
+
+    assert BUSY == outcomes([*quiet, Published(UTILIZATION, 98.0)])
+    assert STOPPED == outcomes([*quiet, Published(UTILIZATION, 0.0)])
+
+
+def test_a_gpu_under_two_names_does_not_stand_for_a_hidden_one() -> None:
+    """Seven GPUs publish by their index, the first also by its UUID: the eighth may work."""
+    labels = [{"index": str(gpu)} for gpu in range(7)] + [{"uuid": "GPU-1"}]
+    series = []
+    for label in labels:
+        series += [Published(UTILIZATION, 0.0, label), Published(POWER, 70.0, label)]
+
+    assert NO_DATA == outcomes(series, instance_type="p5.48xlarge")
+
+
+def test_the_same_metric_in_another_namespace_keeps_an_instance() -> None:
+    """A script that is stuck at 0 publishes beside an agent that measures work."""
+    for percent, expected in ((98.0, False), (1.0, True)):
+        world = Approved(mode=Mode.AUTO, series=QUIET)
+        agent = {"InstanceId": world.instance.instance_id, "index": "0", "host": "a"}
+        world.metrics.publish(UTILIZATION, agent, [percent] * 48, namespace="CWAgent")
+
+        assert expected == world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_a_failed_listing_at_the_recheck_waits() -> None:
+    """Nobody knows whether other series show work, so nothing is done, and it is tried again."""
+    world = Approved(mode=Mode.AUTO, series=QUIET)
+    world.metrics.list_failure = AccessDenied("no ListMetrics", operation="cloudwatch:ListMetrics")
+    with pytest.raises(Unavailable, match=r"could not be (read|listed)"):
+        world.recheck(world.ref, Step.STOP)
+
+
+def test_memory_under_other_dimensions_that_came_in_the_last_minutes_keeps_an_instance() -> None:
+    """The window ends some minutes ago. The look at the time since knows the policy's limits."""
+    vetoes = Vetoes(memory_used_percent=10.0)
+    world = Approved(mode=Mode.AUTO, series=QUIET, vetoes=vetoes)
+    owner = {"InstanceId": world.instance.instance_id, "host": "a"}
+    world.metrics.publish("nvidia_smi_memory_used", owner, [20_000.0] * 48)
+    read_all = world.metrics.read
+
+    def read(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Leave out memory from windows that end before this moment."""
+        answer = read_all(target, queries, window)
+        if window.end > world.clock.moment:
+            return answer
+        memory = {query.key for query in queries if query.metric == "nvidia_smi_memory_used"}
+        series = {key: values for key, values in answer.series.items() if key not in memory}
+        return MetricAnswer(series, answer.problems)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.metrics, "read", read)
+        assert not world.recheck(world.ref, Step.STOP).proceed

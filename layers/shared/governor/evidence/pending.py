@@ -162,10 +162,20 @@ class Pending:
             part = self._gpu_of_ec2(asked.dimensions)
         if asked.figure == "utilization":
             series = self._in_percent(series)
-            if part == "all" and self._reads_gpus():
+            if self._only_shows_work(asked, part):
                 self.aggregated = evidence.merged(self.aggregated or None, series)
                 return
         by_part[part] = evidence.merged(by_part.get(part), series)
+
+    def _only_shows_work(self, asked: AskedSeries, part: str) -> bool:
+        """Return whether a series of utilization may show work, but proves no idleness: that of
+        another namespace, of no GPU beside GPUs, or of the instance alone beside others."""
+        own_namespace = self.request.policy.metrics.namespace
+        if asked.namespace not in ("", own_namespace):
+            return True
+        if asked.dimensions == self.aggregate and len(self.sets) > 1:
+            return True
+        return part == "all" and self._reads_gpus()
 
     def _reads_gpus(self) -> bool:
         """Return whether some set by which utilization is read is of one GPU. A series of no GPU
@@ -215,8 +225,18 @@ class Pending:
         return self.problem is None and not self.count_reporting()
 
     def count_reporting(self) -> int:
-        """Return how many GPUs, or aggregates, publish utilization."""
-        return sum(evidence.peak(series) is not None for series in self.readings.values())
+        """Return how many GPUs, or aggregates, publish utilization.
+
+        One GPU may publish under its index and under its UUID, so the two are not added up.
+        """
+        reporting = []
+        for label, series in self.readings.items():
+            if evidence.peak(series) is not None:
+                reporting.append(label)
+        if self.own_dimension:
+            return len(reporting)
+        indexes = sum(label.isdigit() for label in reporting)
+        return max(indexes, len(reporting) - indexes)
 
 
 class AskedSeries(NamedTuple):
@@ -245,11 +265,14 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
         pending.sets = (pending.aggregate,)
         pending.source = MetricSource.AGGREGATE
         return
-    pending.sets = known_sets
-    pending.source = MetricSource.AGGREGATE
+    pending.aggregated = pending.readings.get("all", ())
     if has_gpus:
+        pending.sets = known_sets
         pending.source = MetricSource.PER_GPU
-        pending.aggregated = pending.readings.get("all", ())
+        return
+    # The instance alone may show work that the sets with further dimensions do not.
+    pending.sets = (*known_sets, pending.aggregate)
+    pending.source = MetricSource.AGGREGATE
 
 
 def found_sets(pending: Pending, listed: Sequence[Listed]) -> tuple[Dimensions, ...]:

@@ -33,6 +33,7 @@ from governor.evidence.rules.figures import (
     published_by,
 )
 from governor.evidence.rules.series import Dimensions
+from governor.policy.model.profiles import profile_of
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as
@@ -186,6 +187,7 @@ class Batch:
             readers = [pending for pending in candidates if figure in pending.figures_read]
             asked += self._listed_in_own_namespaces(readers, figure)
         asked += self._jobs(candidates)
+        asked += self._in_other_namespaces(candidates)
         self._read(asked)
         self._read(self._under_other_dimensions(candidates))
 
@@ -275,6 +277,24 @@ class Batch:
             own_namespace = rf"{base}/AROA[A-Z0-9]+:{re.escape(pending.instance_id)}"
             is_aggregate = asked.dimensions == pending.aggregate
             if is_aggregate and re.fullmatch(own_namespace, asked.namespace):
+                yield asked
+
+    def _in_other_namespaces(self, candidates: list[Pending]) -> Iterator[AskedSeries]:
+        """Yield series of the policy's metric of utilization in other namespaces, for a few
+        instances on which this read decides. They may only show work.
+
+        Yield nothing for a name of a team's own, which may mean something else elsewhere, and where
+        the policy believes only namespaces that belong to one role.
+        """
+        metric = self._names.utilization
+        if self._names.bound_namespaces or profile_of(metric) is None:
+            return
+        deciders = [pending for pending in candidates if self._looks_everywhere(pending)]
+        if len(deciders) > _LISTED_SINGLY:
+            return
+        wanted = SeriesFilter(None, metric)
+        for asked in self._listed(deciders, "utilization", wanted, f"{metric} of all namespaces"):
+            if asked.namespace != self._names.namespace:
                 yield asked
 
     def _jobs(self, instances: list[Pending]) -> Iterator[AskedSeries]:

@@ -180,13 +180,14 @@ class InspectInstance:
         minutes_since = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Five minutes more, because EC2's periods do not begin with this window.
         minutes_back = max(_SHORTEST_LOOK_BACK_MINUTES, minutes_since + 5)
-        # These names say where to read. The instance's own policy says what the readings mean.
+        # The policy of the request says where to read, and which figures are worth a search.
+        # The own policy of the instance says what the readings mean.
         names = replace(
             policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0
         )
         request = EvidenceRequest(
             instance=instance,
-            policy=Policy(metrics=names),
+            policy=Policy(metrics=names, vetoes=policy.vetoes),
             dimensions=gathered.dimensions,
             source=gathered.evidence.source,
             search=False,
