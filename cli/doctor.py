@@ -26,7 +26,7 @@ from cli.telemetry import (
     Health,
     findings,
     health_of,
-    never_passed_1,
+    never_reached_2,
     ordered,
     with_other_profile,
 )
@@ -190,12 +190,12 @@ def _listed_figures(
 
 def with_fleet_findings(fleet: Sequence[Examined]) -> list[Examined]:
     """Return the same instances, the worst first, with what only the whole fleet shows: a metric of
-    utilization that never passed 1."""
+    utilization that never reached 2."""
     evidence_by_metric: dict[str, list[Evidence]] = defaultdict(list)
     for examined in fleet:
         if examined.evidence is not None:
             evidence_by_metric[examined.metric].append(examined.evidence)
-    finding_by_metric = never_passed_1(evidence_by_metric)
+    finding_by_metric = never_reached_2(evidence_by_metric)
     completed = []
     for examined in fleet:
         finding = finding_by_metric.get(examined.metric)

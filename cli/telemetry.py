@@ -26,7 +26,12 @@ from governor.evidence.rules.figures import (
 from governor.evidence.rules.series import coverage_percent
 from governor.policy.model.judging import SecondFigure, Vetoes
 from governor.policy.model.policy import Mode, Policy
-from governor.verdict.rules.second_figure import asks_in_auto, doubt_text, why_scale_is_unknown
+from governor.verdict.rules.second_figure import (
+    SURELY_PERCENT,
+    asks_in_auto,
+    doubt_text,
+    why_scale_is_unknown,
+)
 from governor.verdict.rules.utilization import peaks_of
 
 
@@ -59,7 +64,7 @@ CAUSES = {
     "zeros": "utilization is 0 while the GPUs draw power",
     "stopped": "a figure has stopped coming",
     "clock": "the clock of the host is wrong",
-    "never passed 1": "utilization never passed 1 on the whole fleet",
+    "never reached 2": "utilization never reached 2 on the whole fleet",
     "no power": "power: not measured, or implausibly low",
     "costly": "read GPU by GPU",
 }
@@ -104,8 +109,8 @@ def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.health)))
 
 
-def never_passed_1(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapping[str, Finding]:
-    """Return a finding for each metric of utilization that never passed 1 on the whole fleet,
+def never_reached_2(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapping[str, Finding]:
+    """Return a finding for each metric of utilization that never reached 2 on the whole fleet,
     although it was above 0: all GPUs are idle, or it is a share of 0 to 1.
 
     The evidence of all instances is grouped by the metric. Empty if there is no such metric.
@@ -115,10 +120,10 @@ def never_passed_1(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapp
         peaks: list[float] = []
         for evidence in fleet:
             peaks += peaks_of(evidence)
-        if peaks and 0 < max(peaks) <= 1:
+        if peaks and 0 < max(peaks) < SURELY_PERCENT:
             found[metric] = _finding(
                 Health.UNSURE,
-                "never passed 1",
+                "never reached 2",
                 metric=metric,
                 highest=f"{max(peaks):g}",
                 window=minutes(fleet[0].window.length),
