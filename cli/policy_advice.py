@@ -18,7 +18,14 @@ from governor.policy.model.contacts import Contact, Ownership, addresses
 from governor.policy.model.judging import Metrics, SecondFigure
 from governor.policy.model.names import KEY_FOR_IAM
 from governor.policy.model.policy import Mode, Policy
-from governor.policy.model.profiles import PROFILES, MetricProfile, Part, ProfileName, profile_of
+from governor.policy.model.profiles import (
+    PROFILES,
+    MetricProfile,
+    Part,
+    ProfileName,
+    UtilizationScale,
+    profile_of,
+)
 from governor.verdict.rules.second_figure import CONFIRMS_BELOW_PERCENT
 
 _SHORT_WINDOW_MINUTES = 30
@@ -307,7 +314,7 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
         yield (
             f"metrics.utilization: {metrics.utilization} is a share of 0 to 1, in which a busy GPU "
             "looks idle, so its instances are no-data; name a metric in percent, such as "
-            "DCGM_FI_DEV_GPU_UTIL"
+            "DCGM_FI_DEV_GPU_UTIL, or set metrics.utilization_scale: share with the profile custom"
         )
     for figure in policy.vetoes.required:
         if limit_of(policy, figure) is None:
@@ -352,11 +359,15 @@ def _of_profile(policy: Policy) -> Iterator[str]:
 
 def _is_read_wrongly(known: MetricProfile, metrics: Metrics) -> bool:
     """Return whether the policy's profile is not the one of its metric of utilization. `custom`
-    reads percent, one series for each device, and so does that of many publishers."""
+    may read it in the same unit, with one series for each device, or several for each of cores."""
     if metrics.profile is known.name:
         return False
-    is_like_custom = known.part is Part.DEVICE and known.percent_per_unit == 1.0
-    return metrics.profile is not ProfileName.CUSTOM or not is_like_custom
+    if metrics.profile is not ProfileName.CUSTOM:
+        return True
+    reads_shares = metrics.utilization_scale is UtilizationScale.SHARE
+    sends_shares = known.percent_per_unit != 1.0
+    misses_cores = known.part is Part.CORE and metrics.series_per_device == 1
+    return reads_shares != sends_shares or misses_cores
 
 
 def _of_exemption(policy: Policy) -> Iterator[str]:

@@ -102,6 +102,13 @@ ENTRIES = (
     ),
     Entry(
         "metrics",
+        "utilization_scale series_per_device",
+        (Who.PLATFORM,),
+        "you use the profile `custom`, and your metric is a share of 0 to 1, or has a series for "
+        "each core or each part of a GPU",
+    ),
+    Entry(
+        "metrics",
         "namespace utilization memory_used power_draw temperature memory_utilization "
         "hardware_namespace encoder_utilization decoder_utilization encoder_sessions "
         "encoded_frames",

@@ -233,6 +233,15 @@ def test_an_unknown_setting_is_guessed(
             "metrics.utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE is a share of 0 to 1",
         ),
         (
+            "metrics: {profile: custom, namespace: N, utilization: gpu_active_ratio}",
+            "or set metrics.utilization_scale: share with the profile custom",
+        ),
+        (
+            "metrics: {profile: custom, namespace: N, utilization: DCGM_FI_DEV_GPU_UTIL, "
+            "utilization_scale: share}",
+            "set metrics.profile: dcgm",
+        ),
+        (
             "metrics: {utilization: DCGM_FI_DEV_GPU_UTIL}",
             "metrics.utilization: DCGM_FI_DEV_GPU_UTIL is a metric of the DCGM exporter, and "
             "metrics.profile is agent, which counts or scales otherwise; set metrics.profile: dcgm",
@@ -777,6 +786,11 @@ def test_places_beside_which_others_are_left_are_not_warned_of(targets: Targets)
         "{profile: dcgm, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}",
         "{profile: custom, namespace: Ours, utilization: DCGM_FI_DEV_GPU_UTIL}",
         "{profile: custom, namespace: Ours, utilization: ours}",
+        "{profile: custom, namespace: Ours, utilization: ratio, utilization_scale: share}",
+        "{profile: custom, namespace: Ours, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE, "
+        "utilization_scale: share, series_per_device: 7}",
+        "{profile: custom, namespace: Ours, utilization: neuroncore_utilization, "
+        "series_per_device: 2}",
     ],
 )
 def test_names_that_fit_their_profile_bring_no_warning(metrics: str) -> None:

@@ -105,6 +105,7 @@ ADDED |= {"ran_at"}
 ADDED |= {"asked_again_at", "stated_until"}
 ADDED |= {"keeper", "first_booked_at"}
 ADDED |= {"device_dimension"}
+ADDED |= {"utilization_scale", "series_per_device"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

@@ -41,6 +41,14 @@ def test_all_four_profiles_are_in_the_table() -> None:
     assert {*ProfileName} - {ProfileName.CUSTOM} == in_the_table
 
 
+def test_memory_of_one_of_several_series_counts_as_that_of_its_whole_device() -> None:
+    """A part has only its share of the memory, as a core has."""
+    names = Metrics(
+        profile=ProfileName.CUSTOM, namespace="Ours", utilization="ours", series_per_device=7
+    )
+    assert 7.0 == memory_factor(shape_of("p5.48xlarge"), names, profile_of_names(names))
+
+
 @pytest.mark.parametrize(
     ("instance_type", "utilization", "expected"),
     [

@@ -376,6 +376,32 @@ def test_metrics_that_a_publisher_lacks_are_neither_listed_nor_read(
     assert "" not in {query.metric for query in metrics.reads} | metrics.listed
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "profile: dcgm, namespace: Ours, utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "profile: custom, namespace: Ours, utilization: ours, utilization_scale: share",
+    ],
+)
+def test_a_share_of_0_to_1_is_read_in_percent(settings: str) -> None:
+    """One of eight GPUs lags behind. As percent, 0.9 would be no work, and no advice be given."""
+    metrics = MemoryMetrics()
+    own_id = "i-00000000000000001"
+    policy = parse_policy(f"metrics: {{{settings}}}").base().policy
+    for gpu in range(8):
+        dimensions = {"InstanceId": own_id, "gpu": str(gpu)}
+        share = 0.3 if gpu == 5 else 0.9
+        metrics.publish(policy.metrics.utilization, dimensions, [share] * 96)
+    instance = make_instance(instance_id=own_id, instance_type="p5.48xlarge")
+
+    request = HealthRequest(instance, policy)
+
+    reading = ReadHealth(metrics)(TARGET, [request], NOW)[own_id]
+    assert reading.works
+    found = [(finding.kind, finding.gpus) for finding in reading.findings]
+    assert [(FindingKind.STRAGGLER, ("5",))] == found
+
+
 def test_devices_of_a_dimension_of_our_own_are_told_apart() -> None:
     """One of two slots is hot: the finding names it, though both series have the same `index`."""
     metrics = MemoryMetrics()

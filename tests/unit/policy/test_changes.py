@@ -41,7 +41,7 @@ ANY_CHANGE = """
     events.checkpoint_on_rebalance events.checkpoint_on_spot_interruption
     events.completed_lifecycle_hooks events.signal_gpu_processes events.snapshot_data_volumes
     exemption.tag_key exemption.tag_value metrics.collection_interval_seconds
-    metrics.device_dimension
+    metrics.device_dimension metrics.utilization_scale metrics.series_per_device
     metrics.encoded_frames metrics.encoder_sessions metrics.encoder_utilization
     metrics.decoder_utilization
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization

@@ -9,7 +9,7 @@ import pytest
 from governor.core.errors import PolicyError
 from governor.policy.document import parse_policy
 from governor.policy.model.judging import Metrics
-from governor.policy.model.profiles import ProfileName
+from governor.policy.model.profiles import ProfileName, UtilizationScale
 from governor.policy.rules.changes import asked_under, risky_changes
 from tests.builders import make_instance
 
@@ -151,6 +151,42 @@ def test_a_dimension_that_tells_no_devices_apart_is_refused(metrics: str, reason
     with pytest.raises(PolicyError, match=reason) as refused:
         metrics_of(f"metrics: {{{metrics}}}")
     assert ["metrics.device_dimension"] == [problem.path for problem in refused.value.problems]
+
+
+def test_custom_may_set_the_scale_and_the_number_of_series() -> None:
+    """In the document and in an override. The profile of an override has its own."""
+    plain = metrics_of(f"metrics: {{{OURS}}}")
+    assert (UtilizationScale.PERCENT, 1) == (plain.utilization_scale, plain.series_per_device)
+    ours = f"{OURS}, utilization_scale: share, series_per_device: 7"
+    for names in (metrics_of(f"metrics: {{{ours}}}"), with_override(f"{{{ours}}}")):
+        assert (UtilizationScale.SHARE, 7) == (names.utilization_scale, names.series_per_device)
+    assert metrics_of("metrics: {profile: neuron}") == with_override(
+        "{profile: neuron}", base=f"{{{ours}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("metrics", "path", "reason"),
+    [
+        ("utilization_scale: share", "utilization_scale", "only metrics.profile: custom"),
+        (
+            "profile: dcgm, utilization_scale: share",
+            "utilization_scale",
+            "only metrics.profile: custom",
+        ),
+        ("series_per_device: 2", "series_per_device", "only metrics.profile: custom"),
+        (f"{OURS}, series_per_device: 0", "series_per_device", "it must be at"),
+        (f"{OURS}, series_per_device: 65", "series_per_device", "it must be at"),
+        (f"{OURS}, series_per_device: 1.5", "series_per_device", "whole number"),
+        (f"{OURS}, utilization_scale: ratio", "utilization_scale", "percent"),
+        (f"{OURS}, utilization_scale: 100", "utilization_scale", "percent"),
+    ],
+)
+def test_a_scale_or_number_that_cannot_be_is_refused(metrics: str, path: str, reason: str) -> None:
+    """With its path."""
+    with pytest.raises(PolicyError, match=reason) as refused:
+        metrics_of(f"metrics: {{{metrics}}}")
+    assert [f"metrics.{path}"] == [problem.path for problem in refused.value.problems]
 
 
 @pytest.mark.parametrize("profile", ["neurn", "Agent", "", "3", "[agent]", "null"])

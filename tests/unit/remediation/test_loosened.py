@@ -17,7 +17,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.judging import SecondFigure, Targets
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Mode, Policy
-from governor.policy.model.profiles import ProfileName
+from governor.policy.model.profiles import ProfileName, UtilizationScale
 from governor.policy.rules.changes import asked_under, settings_of
 from tests.unit.worlds.world import ALICE, PEOPLE, World
 
@@ -58,6 +58,8 @@ REFUSED: dict[str, Any] = {
     "plan.action": Action.TERMINATE,
     "metrics.profile": ProfileName.CUSTOM,
     "metrics.device_dimension": "Slot",
+    "metrics.utilization_scale": UtilizationScale.SHARE,
+    "metrics.series_per_device": 2,
     "metrics.namespace": "GPU/Other",
     "metrics.utilization": "idle_utilization",
     "metrics.memory_used": "other",
@@ -127,6 +129,8 @@ ELSEWHERE = {
 RISKY = {path for path, risk, _ in settings_of(Policy()) if risk != "none"}
 ALLOWED_BY: dict[str, dict[str, Any]] = {
     "metrics.device_dimension": {"metrics.profile": ProfileName.CUSTOM},
+    "metrics.utilization_scale": {"metrics.profile": ProfileName.CUSTOM},
+    "metrics.series_per_device": {"metrics.profile": ProfileName.CUSTOM},
 }
 """Settings that a policy must have for one of `REFUSED` to be accepted at all."""
 

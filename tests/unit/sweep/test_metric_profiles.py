@@ -129,6 +129,77 @@ def test_devices_of_a_dimension_of_our_own_are_judged_one_by_one(
     assert verdict == world.verdict(instance_id)
 
 
+OURS = "profile: custom, namespace: Ours, utilization: ours"
+
+
+def add_series(world: FleetWorld, instance_type: str, values: list[float]) -> str:
+    """Add a host with one series of our own metric for each of these values. Return its id."""
+    instance_id = f"i-{1:017x}"
+    world.ec2.add(make_instance(instance_id=instance_id, instance_type=instance_type))
+    for index, value in enumerate(values):
+        dimensions = {"InstanceId": instance_id, "index": str(index)}
+        world.metrics.publish("ours", dimensions, [value] * 96)
+    for name in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+        world.metrics.publish(name, {"InstanceId": instance_id}, [1.0] * 96)
+    return instance_id
+
+
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        ([0.0] * 8, "idle"),
+        ([0.02] * 8, "idle"),
+        ([0.02] * 7 + [0.06], "partly-idle"),
+        ([1.0] * 8, "busy"),
+        ([0.02] * 7, "no-data"),
+    ],
+)
+def test_a_metric_of_our_own_in_shares_is_judged_in_percent(
+    shares: list[float], verdict: str
+) -> None:
+    """Without the setting, 2% as a share would be no data, and 6% idle."""
+    world = world_of(f"metrics: {{{OURS}, utilization_scale: share}}")
+    instance_id = add_series(world, "p5.48xlarge", shares)
+    world.sweep()
+    assert verdict == world.verdict(instance_id)
+
+
+def test_a_metric_of_our_own_that_is_no_share_never_makes_idle_by_that_setting() -> None:
+    """A wrong scale only makes readings greater: 3% become 300%."""
+    world = world_of(f"metrics: {{{OURS}, utilization_scale: share}}")
+    instance_id = add_series(world, "p5.48xlarge", [3.0] * 8)
+    world.sweep()
+    assert "busy" == world.verdict(instance_id)
+
+
+@pytest.mark.parametrize("scale", ["percent", "share"])
+@pytest.mark.parametrize(
+    ("instance_type", "per_device", "count"),
+    [("trn1.32xlarge", 2, 32), ("p5.48xlarge", 7, 56), ("g5.xlarge", 3, 3)],
+)
+def test_each_series_of_our_own_must_be_measured(
+    instance_type: str, per_device: int, count: int, scale: str
+) -> None:
+    """Cores and parts of a GPU count alike. One that is silent may work unseen, and one that works
+    keeps the instance."""
+    settings = f"{OURS}, series_per_device: {per_device}, utilization_scale: {scale}"
+    verdicts = []
+    for values in ([0.0] * count, [0.0] * (count - 1), [0.0] * (count - 1) + [60.0]):
+        world = world_of(f"metrics: {{{settings}}}")
+        instance_id = add_series(world, instance_type, values)
+        world.sweep()
+        verdicts.append(world.verdict(instance_id))
+    assert ["idle", "no-data", "partly-idle"] == verdicts
+
+
+def test_a_number_of_series_does_not_settle_the_scale() -> None:
+    """Fractions may still be shares of 0 to 1."""
+    world = world_of(f"metrics: {{{OURS}, series_per_device: 2}}")
+    instance_id = add_series(world, "trn1.32xlarge", [0.9] * 32)
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+
 STRANGERS = [{"index": "9"}, {"GpuDevice": "nvidia9"}, {"UUID": "GPU-abcdef12-1234-1234-1234-1234"}]
 """Dimensions by which other publishers tell devices apart, without a `Slot`."""
 
@@ -266,3 +337,15 @@ def test_people_read_the_name_of_what_was_measured(layout: Layout, metrics: str,
     (advice,) = observations[working].advice
     assert advice.startswith(f"right-size: {word}s 3, 4")
     assert advice.endswith(f"A type with {needed} would do")
+
+
+def test_more_series_than_the_policy_says_are_never_idle_and_name_the_setting() -> None:
+    """20 of 32 cores publish, and the policy says one for each of 16 devices."""
+    world = world_of(f"metrics: {{{OURS}}}")
+    instance_id = add_series(world, "trn1.32xlarge", [0.0] * 20)
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+    page = world.state.page(TARGET)
+    assert page is not None
+    [row] = page.rows
+    assert "metrics.series_per_device" in row.reason

@@ -22,7 +22,7 @@ from governor.evidence.rules.figures import (
     factor_of,
     is_published_by,
 )
-from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
+from governor.evidence.rules.profiles import expected_count, in_percent, memory_factor
 from governor.evidence.rules.series import Dimensions
 
 
@@ -161,7 +161,7 @@ class Pending:
         if is_published_by(asked.figure, Publisher.EC2_GPU):
             part = self._gpu_of_ec2(asked.dimensions)
         if asked.figure == "utilization":
-            series = self._in_percent(series)
+            series = in_percent(series, self.request.policy.metrics)
             if self._only_shows_work(asked, part):
                 self.aggregated = evidence.merged(self.aggregated or None, series)
                 return
@@ -182,16 +182,6 @@ class Pending:
         beside it may show work, and takes the place of no GPU that is silent."""
         own = self.own_dimension
         return any(evidence.is_gpu(dimensions, own) for dimensions in self.sets)
-
-    def _in_percent(self, series: Series) -> Series:
-        """Return the readings of utilization in percent."""
-        factor = percent_factor(self.request.policy.metrics, self.request.profile)
-        if factor == 1.0:
-            return series
-        percent: list[float | None] = []
-        for value in series:
-            percent.append(None if value is None else value * factor)
-        return tuple(percent)
 
     def _remember_index(self, dimensions: Dimensions) -> None:
         """Note the index of a GPU by its UUID, if these dimensions hold both."""

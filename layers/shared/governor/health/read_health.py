@@ -18,6 +18,7 @@ from governor.core.instance import Instance, Target
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 from governor.evidence.rules import series as evidence
+from governor.evidence.rules.profiles import in_percent
 from governor.evidence.rules.series import Dimensions
 from governor.health.model import Finding, GpuFigures
 from governor.health.rules import (
@@ -284,6 +285,8 @@ class _InstanceReads:
         is_measured = evidence.peak(series) is not None
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
+        if figure is _UTILIZATION:
+            series = in_percent(series, self.request.policy.metrics)
         series_by_label = self.figures[figure.name]
         label = self._label_of(figure, dimensions)
         series_by_label[label] = evidence.merged(series_by_label.get(label), series)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from governor.core.settings import Mistake
 from governor.core.units import without
-from governor.policy.model.judging import names_of_profile
+from governor.policy.model.judging import settings_of_profile
 from governor.policy.model.policy import Override, Policy
 from governor.policy.model.profiles import ProfileName
 from governor.policy.validation import validated
@@ -255,7 +255,7 @@ def with_profile_names(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     chosen = metrics.get("profile") if isinstance(metrics, Mapping) else None
     if not isinstance(metrics, Mapping) or chosen not in list(ProfileName):
         return settings
-    return {**settings, "metrics": {**names_of_profile(ProfileName(chosen)), **metrics}}
+    return {**settings, "metrics": {**settings_of_profile(ProfileName(chosen)), **metrics}}
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

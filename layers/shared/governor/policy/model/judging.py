@@ -7,7 +7,7 @@ constant beside its rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -26,7 +26,7 @@ from governor.core.settings import (
 )
 from governor.policy.model.contacts import ACCOUNT
 from governor.policy.model.names import REGION, UNIT
-from governor.policy.model.profiles import PROFILES, ProfileName
+from governor.policy.model.profiles import PROFILES, ProfileName, UtilizationScale
 
 LONGEST_LAG = timedelta(minutes=15)
 """With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest
@@ -125,11 +125,17 @@ class Metrics(Section):
     profile: ProfileName = ProfileName.AGENT
     """Publisher of the metrics. It sets their names, dimensions and units, and whether each device
     or each core has a series. Names that the policy sets here or in a later override take
-    precedence. `custom`: no name has a default; utilization is in percent, memory in MiB, with one
-    series for each device."""
+    precedence. `custom`: no name has a default; the settings below give the scale and the number of
+    series, and memory is in MiB."""
     device_dimension: str = ""
     """Dimension that distinguishes the devices of an instance, for the profile `custom` alone.
     Empty: the dimensions of the other profiles, such as `index`, `gpu` and `GpuDevice`."""
+    utilization_scale: UtilizationScale = UtilizationScale.PERCENT
+    """Unit of the metric of utilization, for the profile `custom` alone: `share` is 0 to 1. With
+    `percent`, readings that may be shares count as not measured."""
+    series_per_device: int = between(1, 1, 64)
+    """Number of series that each device publishes, for the profile `custom` alone: more than 1 if
+    each core or each part of a GPU has its own. All of them must be measured."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
@@ -185,17 +191,28 @@ class Metrics(Section):
                 "blank, none a control character, the first one no colon",
             )
         if self.profile is not ProfileName.CUSTOM:
-            if self.device_dimension:
-                yield (
-                    ("device_dimension",),
-                    "only metrics.profile: custom has one; the other profiles know theirs",
-                )
+            yield from self._only_custom()
             return
         for name in ("namespace", "utilization"):
             if not getattr(self, name):
                 yield (name,), "is missing; metrics.profile: custom has no name of its own for it"
 
+    def _only_custom(self) -> Iterator[Mistake]:
+        """Yield a mistake for each setting that only the profile `custom` has."""
+        for name, default in _ONLY_CUSTOM.items():
+            if getattr(self, name) != default:
+                yield (
+                    (name,),
+                    "only metrics.profile: custom has one; the other profiles know theirs",
+                )
 
+
+_ONLY_CUSTOM: Mapping[str, str | int] = {
+    "device_dimension": "",
+    "utilization_scale": UtilizationScale.PERCENT,
+    "series_per_device": 1,
+}
+"""The settings that only the profile `custom` has, with their defaults."""
 _OF_AN_INSTANCE = "InstanceId"
 _LONGEST_DIMENSION = 255
 
@@ -207,7 +224,6 @@ def _is_dimension(text: str) -> bool:
 
 
 _NAMES_OF_PROFILES = (
-    "device_dimension",
     "namespace",
     "utilization",
     "memory_used",
@@ -219,12 +235,18 @@ _NAMES_OF_PROFILES = (
     "encoder_sessions",
     "encoded_frames",
 )
-"""The settings of `Metrics` that a profile gives."""
+"""The names in `Metrics` that a profile gives."""
+
+
+def settings_of_profile(name: ProfileName) -> dict[str, str | int]:
+    """Return the settings of `Metrics` that a policy with this profile has if it sets nothing else:
+    its names, and the defaults of what only `custom` may set."""
+    return {**_ONLY_CUSTOM, **names_of_profile(name)}
 
 
 def names_of_profile(name: ProfileName) -> dict[str, str]:
-    """Return the settings of `Metrics` that a policy with this profile has if it names no metric
-    itself. A metric that the publisher does not send is an empty text, as all are for `custom`."""
+    """Return the names of a policy with this profile that names no metric itself. A metric that the
+    publisher does not send is an empty text, as all are for `custom`."""
     if name is ProfileName.AGENT:
         defaults = Metrics()
         return {setting: getattr(defaults, setting) for setting in _NAMES_OF_PROFILES}

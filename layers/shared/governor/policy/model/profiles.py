@@ -43,6 +43,15 @@ class ProfileName(StrEnum):
     """No row of the table: all names are those of the policy."""
 
 
+class UtilizationScale(StrEnum):
+    """The unit of a utilization that a team publishes under a name of its own."""
+
+    PERCENT = "percent"
+    """0 to 100. Readings that may be shares of 0 to 1 are not believed."""
+    SHARE = "share"
+    """0 to 1. A metric in percent would only look busier."""
+
+
 class Part(StrEnum):
     """The part of an instance that one value of the device dimension stands for."""
 
@@ -84,6 +93,8 @@ class MetricProfile:
         device_dimensions: the dimensions that tell the parts of an instance apart, the first one
             before the others.
         percent_per_unit: turns a reading of utilization into percent: 100 for a share of 0 to 1.
+        series_per_device: the number of series of a device whose parts are no cores that the
+            catalog of cores counts.
         mib_per_unit: turns a reading of memory into MiB.
     """
 
@@ -98,6 +109,7 @@ class MetricProfile:
     part: Part = Part.DEVICE
     percent_per_unit: float = 1.0
     mib_per_unit: float = 1.0
+    series_per_device: int = 1
     usual_namespace: str = ""
     temperature: str | None = None
     memory_utilization: str | None = None
@@ -252,8 +264,13 @@ def _profile_by_utilization() -> Mapping[str, MetricProfile]:
 
 def profile_of_names(names: Metrics) -> MetricProfile | None:
     """Return the profile by which metrics of these names are read: of those with the policy's
-    profile the one that has its metric of utilization, or else the first. `None` for `custom`: such
-    metrics are in percent, watts and MiB, one series for each device."""
+    profile the one that has its metric of utilization, or else the first.
+
+    For `custom`, the policy gives the scale and the number of series. `None` if these are percent
+    and one series for each device. Power is in watts and memory in MiB.
+    """
+    if names.profile is ProfileName.CUSTOM:
+        return _custom(names)
     return _profile(names.profile, names.utilization)
 
 
@@ -264,6 +281,33 @@ def part_word(names: Metrics) -> str:
     if profile is not None and profile.part is Part.CORE:
         return NEURON_CORE
     return GPU
+
+
+def _custom(names: Metrics) -> MetricProfile | None:
+    """Return the profile of a team's own metrics; `None` if they are in percent, with one series
+    for each device."""
+    is_share = names.utilization_scale is UtilizationScale.SHARE
+    if not is_share and names.series_per_device == 1:
+        return None
+    return _custom_profile(names.utilization, names.series_per_device, is_share=is_share)
+
+
+@cache
+def _custom_profile(utilization: str, series_per_device: int, *, is_share: bool) -> MetricProfile:
+    """Return the profile of a team's own metric of utilization."""
+    # Cached, because it is asked for every series that is read.
+    return MetricProfile(
+        name=ProfileName.CUSTOM,
+        publisher="your own publisher",
+        namespace=None,
+        accelerators=Accelerators.NVIDIA,
+        utilization=utilization,
+        power=None,
+        memory=None,
+        device_dimensions=(),
+        percent_per_unit=100.0 if is_share else 1.0,
+        series_per_device=series_per_device,
+    )
 
 
 @cache

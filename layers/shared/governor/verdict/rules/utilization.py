@@ -20,8 +20,9 @@ from governor.evidence.rules.series import (
     padded,
     peak,
 )
+from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
-from governor.policy.model.profiles import GPU, part_word
+from governor.policy.model.profiles import GPU, ProfileName, part_word
 from governor.verdict.model import Verdict, VerdictKind
 from governor.verdict.rules.proof import (
     LATE,
@@ -93,13 +94,13 @@ def _why_uncovered(evidence: Evidence, policy: Policy) -> str | None:
         percent = coverage_percent(padded(gpu.utilization, window))
         if percent < policy.idle.minimum_coverage_percent:
             return f"{_label(gpu, policy)} was measured {of_needed_text(percent, policy)}"
-    return _why_gpus_uncounted(evidence, part_word(policy.metrics))
+    return _why_gpus_uncounted(evidence, policy.metrics)
 
 
-def _why_gpus_uncounted(evidence: Evidence, word: str) -> str | None:
+def _why_gpus_uncounted(evidence: Evidence, names: Metrics) -> str | None:
     """Return why not exactly the expected GPUs are known to publish: the type is not known, or too
-    many or too few publish. Return `None` if they are. `word` is what they are called
-    (`part_word`)."""
+    many or too few publish. Return `None` if they are."""
+    word = part_word(names)
     expected = evidence.gpus_expected
     if expected is None:
         return f"the type is not in the catalog, so it is not known how many {word}s it has"
@@ -107,6 +108,8 @@ def _why_gpus_uncounted(evidence: Evidence, word: str) -> str | None:
         suspect = "metrics.collection_interval_seconds does not fit the agent"
         if evidence.source is MetricSource.PER_GPU:
             suspect = "the catalog or the agent's dimensions are wrong"
+            if names.profile is ProfileName.CUSTOM:
+                suspect = "metrics.series_per_device does not fit the publisher"
         return (
             f"{evidence.gpus_reporting} {word}s seem to publish where {expected} exist: {suspect}"
         )
