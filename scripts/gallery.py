@@ -32,7 +32,7 @@ from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phas
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
-from governor.notify.compose import message_of
+from governor.notify.compose import console_page_of, message_of
 from governor.notify.digest import digest_of
 from governor.notify.email import email_document
 from governor.notify.message import Message
@@ -170,7 +170,9 @@ def rendered() -> Iterator[tuple[str, Message]]:
         for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
     }
     for name, (alert, about) in others.items():
-        yield name, message_of(queued(alert), about, link=LINK if about else None, now=NOW)
+        page = console_page_of(alert)
+        link = LINK if about or page else None
+        yield name, message_of(queued(alert), about, link=link, now=NOW)
     yield "failed-15", digest_of([failed] * 15, [], link=LINK, digest_id="digest-1", now=NOW)
 
 

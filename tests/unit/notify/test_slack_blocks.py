@@ -165,6 +165,15 @@ def test_a_few_long_sections_keep_their_first_lines_above_the_buttons() -> None:
     assert "Starting it again: The key of vol-1 is disabled." in shown
 
 
+def test_many_long_sections_stand_above_the_buttons_with_their_numbers() -> None:
+    """Headings alone read as if the list were empty."""
+    sections = tuple(Section(f"Part {number}", ("a line",) * 10) for number in range(5))
+    blocks = slack_blocks(make_message(sections=sections), interactive=True)
+    (actions,) = [place for place, block in enumerate(blocks) if block["type"] == "actions"]
+    shown = str(blocks[:actions])
+    assert all(f"Part {number} (10)" in shown for number in range(3))
+
+
 def test_a_cut_message_says_so() -> None:
     """Nobody decides on half a list without knowing."""
     blocks = slack_blocks(make_message(sections=(Section("x", ("y",)),) * 80), interactive=True)

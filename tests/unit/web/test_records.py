@@ -120,6 +120,42 @@ def test_every_end_says_what_became_of_it_in_the_words_of_its_message(
     assert says in world.get().body
 
 
+@pytest.mark.parametrize("answer", ["keep", "exempt", "hold"])
+def test_a_page_after_an_answer_that_leaves_it_alone_speaks_of_no_loss_ahead(answer: str) -> None:
+    """Also while the workflow has not closed the record yet: nothing is checked or lost any
+    more."""
+    world = World()
+    assert "What is lost</h2>" in world.get().body
+    if answer == "hold":
+        world.post("approve")
+    world.post(answer, keep_until=iso(SOON), reason="a demo")
+    page = world.get().body
+
+    assert "What would have been lost</h2>" in page
+    assert "What would have been kept</h2>" in page
+    assert "The record is being closed: <a" in page
+    assert "It may not see work that began" not in page
+
+
+def test_a_chart_says_which_time_it_shows_and_of_how_many_gpus() -> None:
+    """An instance with one GPU has no busiest one."""
+    page = World().get().body
+
+    assert "GPU utilization, % · 1 h until Fri 12:00 UTC</figcaption>" in page
+    assert "judged, UTC" not in page
+
+
+def test_a_record_of_a_failure_does_not_lead_to_itself() -> None:
+    """Its message does: the result of each step is on this page."""
+    world = World()
+    world.post("approve")
+    world.end(Outcome.FAILED)
+    page = world.get().body
+
+    assert "Could not" in page
+    assert "in its record" not in page
+
+
 def test_whoever_keeps_it_may_end_that_before_its_date() -> None:
     """Once; the record and the audit say who, and the instance is judged again."""
     world = kept()

@@ -407,7 +407,7 @@ def test_the_busiest_gpu_is_drawn_idle_only_where_all_were_measured() -> None:
 
     drawn = re.findall(r'class="(busy|gap|idle)"', chart.split("</svg>")[0])
     assert ["busy", "gap", "idle"] == drawn
-    assert "Busiest of 1 GPU, % · last 24 h, UTC" in world.get().body
+    assert "GPU utilization, % · last 24 h, UTC" in world.get().body
 
 
 @pytest.mark.parametrize(

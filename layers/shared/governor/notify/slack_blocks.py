@@ -110,7 +110,7 @@ def _in_brief(
 ) -> tuple[Sequence[Section], Sequence[Section]]:
     """Return the sections to show above the buttons, which take at most about `room` lines, and
     those to show below: the whole of what was shortened above; empty if all fit. One long section
-    is shortened; of several, only the headings stand above."""
+    is shortened; of several, only the headings stand above, each with the number of its lines."""
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
@@ -118,8 +118,14 @@ def _in_brief(
     names_alone = len(sections) > _SECTIONS_WITH_LINES
     lines = []
     for section in sections:
-        lines.append(section.heading if names_alone else _heading_and_first(section))
+        line = _heading_and_count(section) if names_alone else _heading_and_first(section)
+        lines.append(line)
     return [Section("In short", _first_of(tuple(lines), room))], sections
+
+
+def _heading_and_count(section: Section) -> str:
+    """Return the heading of a section with the number of its lines, as in `What is lost (4)`."""
+    return f"{section.heading} ({len(section.lines)})"
 
 
 def _heading_and_first(section: Section) -> str:

@@ -55,9 +55,9 @@ _NINE = 9
 """The hour at which a keep with a typed date ends."""
 _LONGEST_NAME = 48
 """Longest name in a headline, for phones; the whole name stands among the facts."""
-_BUTTON_HERE = "Still needed?"
-"""The start of the line in a message that points to the button of this page. The page leaves that
-line out."""
+_POINTS_HERE = ("Still needed?", "Next step: see the result of each step in its record.")
+"""The starts of the lines in a message that point to a button or a list of this page. The page
+leaves those lines out."""
 _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
@@ -289,9 +289,9 @@ def _answer_text(approval: Approval) -> str:
 
 
 def _lead_of(alert: Alert) -> list[str]:
-    """Return the lines of an alert's message up to its first list, without those that point to a
-    button."""
-    return [line for line in words_of(alert).lead if not line.startswith(_BUTTON_HERE)]
+    """Return the lines of an alert's message up to its first list, without those that point to
+    this page."""
+    return [line for line in words_of(alert).lead if not line.startswith(_POINTS_HERE)]
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
@@ -384,10 +384,15 @@ def _progress(view: ApprovalView) -> str:
 
 def _unseen_minutes(view: ApprovalView) -> int | None:
     """Return for how many minutes before the stop work may go on unseen, by the metrics that the
-    question was asked under. Return `None` if the episode is over or the instance is already
-    stopped: no measurement decides then."""
+    question was asked under. Return `None` if the episode is over, somebody keeps or holds the
+    instance, or it is already stopped: no measurement decides then."""
     episode = view.episode
+    approval = view.approval
     if episode.stopped_by_episode is not None or episode.outcome is not None:
+        return None
+    decision = approval.decision
+    is_left_alone = decision is not None and decision.answer is not Answer.APPROVE
+    if approval.hold is not None or is_left_alone:
         return None
     asked_under = episode.asking.asked_under
     metrics = asked_under.metrics if asked_under else None

@@ -164,10 +164,10 @@ def _strip_shapes(strip: Strip, y: float) -> Iterator[str]:
 
 
 def _length(window: Window) -> str:
-    """Return the length of the drawn window in words."""
+    """Return the length of the drawn window in words, such as `24 hours` or `35 min`."""
     if window.length >= timedelta(hours=24):
         return "24 hours"
-    return "the window that was judged"
+    return span(window.length)
 
 
 def _kind(percent: float | None, below: float) -> str:

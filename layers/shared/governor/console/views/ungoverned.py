@@ -28,6 +28,16 @@ _UNREAD_COLUMNS = (
     "is_missing_right",
     "last_read_at",
 )
+_NAMES = {
+    "sagemaker": "SageMaker",
+    "ec2": "EC2",
+    "eks": "EKS",
+    "ip": "IP",
+    "auto": "Auto",
+    "scaling": "Scaling",
+    "batch": "Batch",
+}
+"""Words of kinds as AWS writes them."""
 _PILLS = {Strength.STRONG: "bad", Strength.WEAK: "warn", Strength.NONE: "soft"}
 """Colors of waste, by how much its evidence proves."""
 
@@ -107,8 +117,10 @@ def _pill(row: Row) -> str:
 
 
 def _kind_of(row: Row) -> str:
-    """Return the kind of a row, in words: `sagemaker endpoint`."""
-    return row.kind.replace("-", " ")
+    """Return the kind of a row, in words: `SageMaker endpoint`."""
+    words = [_NAMES.get(word, word) for word in row.kind.split("-")]
+    text = " ".join(words)
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _account_of(row: Row) -> str:
