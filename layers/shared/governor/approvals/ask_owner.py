@@ -147,8 +147,8 @@ class AskOwner:
         until: UtcDatetime,
         now: UtcDatetime,
     ) -> Approval:
-        """Open the question for answers, bind the task that waits to it, if there is one, and
-        return the question as it is stored now: it may be decided already.
+        """Open the question for answers, bind the task that waits to it (`task_token`; `None` if no
+        task waits), and return the question as it is stored now: it may be decided already.
 
         `until` is when the question expires; in the stage `ASK`, the policy's time to deliver a
         message is added. The deadline that people were given stays, unless the stage is late.

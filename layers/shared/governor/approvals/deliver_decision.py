@@ -76,8 +76,9 @@ def _reason(approval: Approval, by: str) -> str:
 def hand_over(episode_store: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
     """Send the answer to a question to the waiting task, and return whether the task took it.
 
-    Return false also if there is nothing to send, or no task waits. The next stage then finds the
-    answer in the table. Safe to repeat. Raises: CloudError; the decision in the table stands.
+    Return false also if there is no question (`None`) or no answer, no task waits, or the episode
+    asks nobody now. The next stage then finds the answer in the table. Safe to repeat. Raises:
+    CloudError; the decision in the table stands.
     """
     if approval is None or approval.status is ApprovalStatus.PENDING:
         return False

@@ -213,8 +213,9 @@ class Clients:
         return own.create_client("sts", region_name=self._region, config=config)
 
     def _assumed(self, role_arn: str, episode_and_person: tuple[str, str] | None) -> Any:
-        """Return credentials of a role; after `only_read_members` they can look at EC2 alone. STS
-        is first asked when they are used, and again before they end. Call it only with the lock
+        """Return credentials of a role, whose sessions are named after `episode_and_person`; with a
+        fixed name if that is `None`. After `only_read_members` they can look at EC2 alone. STS is
+        first asked when they are used, and again before they end. Call it only with the lock
         held."""
         sts = self._sts()
         policy = self._session_policy

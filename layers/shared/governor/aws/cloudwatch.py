@@ -72,9 +72,9 @@ class CloudWatchMetrics(Adapter):
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        """Return the series that CloudWatch lists for this filter, by instance id; only those of
-        one instance if it is named. A part of the filter that is `None` leaves nothing out, and
-        `recently` leaves out series without readings in the last three hours.
+        """Return the series that CloudWatch lists for this filter, by instance id; with
+        `instance_id`, only those of that instance. A part of the filter that is `None` leaves
+        nothing out, and `recently` leaves out series without readings in the last three hours.
 
         A series that cannot be read is missing, which is safe: without readings of every GPU of the
         type there is no verdict. Raises: CloudError, also if none can be read.

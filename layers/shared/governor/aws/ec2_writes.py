@@ -53,6 +53,7 @@ class Ec2Writer(Adapter):
         **parameters: Any,
     ) -> Any:
         """Send a write to EC2; return its answer, or `None` if a dry run shows that it would work.
+        Without `repeat` it is sent once, with it botocore may retry it.
 
         Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
         out a dry run.
@@ -79,8 +80,11 @@ class Ec2Writer(Adapter):
         **parameters: Any,
     ) -> str | None:
         """Send a write to EC2; return the id that AWS gave the request, or `None` for a dry run.
+        Without `repeat` it is sent once, with it botocore may retry it.
+
         Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
-        out a dry run."""
+        out a dry run.
+        """
         answer = self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters)
         return request_id_of(answer)
 

@@ -106,7 +106,8 @@ class AwsBatch(Adapter):
         created_after: UtcDatetime | None = None,
     ) -> _JobCount:
         """Return how many jobs of the queues are in these states, at most 100 for each queue and
-        state, and how many of them were submitted after this time. Raises: CloudError."""
+        state, and how many of them were submitted after the time `created_after`; 0 without that
+        time. Raises: CloudError."""
         pages = [*self._job_pages(target, queues, states)]
         jobs = [*self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)]
         new = 0

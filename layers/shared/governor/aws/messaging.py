@@ -248,7 +248,8 @@ def _link_text(alert: Alert) -> str:
 
 
 def _unpriced(instance_type: str | None) -> str:
-    """Return the text for a cost that is not known, with the list price if there is one.
+    """Return the text for a cost that is not known, with the list price of the type if there is
+    one; without a price if the type is not known (`None`) either.
 
     A function that responds to events has no time to read the price.
     """

@@ -104,7 +104,8 @@ class PolicyBucket(Adapter):
         return StoredPolicy(answer.get("VersionId", "null"), text, author)
 
     def read(self, version: str, *, patient: bool = True) -> str:
-        """Return the text of a version. Raises: CloudError; NotFound if there is no such one."""
+        """Return the text of a version. Without `patient` the call gives up within seconds. Raises:
+        CloudError, among them NotFound if there is no such version."""
         try:
             _, text = self._get(patient=patient, VersionId=version)
         except CloudError as error:

@@ -103,7 +103,8 @@ def version_alert(
 
     `writer` is the text of `writer_text`. `risky` are the paths of risky settings, `supporters` the
     addresses of people who wrote or accepted the version, `consents` the sentences of
-    `consent_line`, `why_refused` the mistakes; all empty if there are none.
+    `consent_line`, `changes` the difference from the text in force, `why_refused` the mistakes; all
+    empty if there are none.
     """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {

@@ -179,8 +179,9 @@ class ReviewPolicy:
         """Notify people that a version is refused, waits for two people, or comes into force; and
         put it in force in the last case.
 
-        Return whether this call notified people. Return false, and put nothing in force, if an
-        earlier call did or does so. Raises: CloudError.
+        `standing` is the version in force; `None` before the first one. Return whether this call
+        notified people. Return false, and put nothing in force, if an earlier call did or does so.
+        Raises: CloudError.
         """
         text_in_force = self.policy_text.read()
         in_force = self.parse_accepted(text_in_force)
@@ -364,7 +365,7 @@ class AcceptPolicy:
         """Return the overrides of the version that would still count as `ask` if acceptances were
         counted now; empty if none would. `document` is changed: those acceptances apply to it.
 
-        Raises: CloudError.
+        `standing` is the version in force; `None` before the first one. Raises: CloudError.
         """
         if not document.needs_consent:
             return ()

@@ -38,6 +38,7 @@ class AnswerTimes:
         self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
     ) -> UnusedAnswerTime | None:
         """Return the time in which nobody answered the question, or held the plan of mode `auto`.
+        `approval` is the question; `None` if there is none.
 
         Return `None` if the question did not end unanswered, nobody is asked (mode `observe`), or a
         step was noted already: an episode that has begun goes on. Raises: SafetyError while a

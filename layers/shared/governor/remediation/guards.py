@@ -177,7 +177,9 @@ class Guards:
         )
 
     def _same_instance(self, episode: Episode, approval: Approval | None) -> Instance:
-        """Return the instance as EC2 shows it now, with the role that a call to it needs.
+        """Return the instance as EC2 shows it now, with the role that a call to it needs. The
+        session of the role is named after the episode, and after the people who approved or, if
+        nobody is asked, after the mode.
 
         Raises: SafetyError if it is gone, or was restarted since the question; CloudError.
         """
@@ -335,7 +337,7 @@ class Guards:
 
     def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
         """Require that today's policy governs the instance, and that the selector of the question
-        still selects it. Raises: SafetyError."""
+        still selects it, if `asked_under` has recorded one. Raises: SafetyError."""
         why = self.accounts.why_ungoverned(self.policies.base().policy, instance)
         if why is not None:
             raise SafetyError(why)

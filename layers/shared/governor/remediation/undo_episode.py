@@ -167,8 +167,8 @@ class UndoEpisode:
         return _answer_about(StartStatus.ACCEPTED)
 
     def _note_accepted(self, episode: Episode, start_try: StartTry, request_id: str | None) -> None:
-        """Record that EC2 accepted the start. A CloudError is only logged, because the person must
-        learn in any case what EC2 said."""
+        """Record that EC2 accepted the start, with the id of the request (`None` if AWS gave none).
+        A CloudError is only logged, because the person must learn in any case what EC2 said."""
         try:
             accepted = replace(start_try, status=StartStatus.ACCEPTED)
             self.episode_store.change_start_try(episode.ref, start_try, accepted)

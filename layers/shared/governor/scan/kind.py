@@ -83,7 +83,8 @@ class Place:
     def pages(
         self, operation: str, *, following: str = "NextToken", **parameters: Any
     ) -> Iterator[Any]:
-        """Yield all pages of AWS's answer here. Raises: CloudError."""
+        """Yield all pages of AWS's answer to an operation in this place. `following` names the
+        field with the token of the next page. Raises: CloudError."""
         return self.api.pages(self.target, operation, following=following, **parameters)
 
     def call_each(

@@ -380,7 +380,8 @@ class FollowUp:
 
 def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> _Ending | None:
     """Return why the open question of this episode needs no answer any more, and its outcome;
-    `None` if the question stays open."""
+    `None` if the question stays open. `stored` is the episode with its question; `None` if they
+    could not be read."""
     if case.instance.launch_time != ref.launch_time:
         return _Ending("the instance was restarted", Outcome.VOID)
     if _was_asked_before_seals(stored):

@@ -252,8 +252,8 @@ def _keepers(
 
 
 def _keeper_before(hold: Hold, previous_row: FleetRow | None) -> str:
-    """Return the person who keeps the instance by the previous row; empty if that row has another
-    keep, or none, or does not know the person."""
+    """Return the person who keeps the instance by the previous row; empty if there is no such row,
+    or it has another keep, or none, or does not know the person."""
     if previous_row is None or previous_row.stays_until != hold.snoozed_until:
         return ""
     return previous_row.kept_by
@@ -419,8 +419,9 @@ def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
 
 
 def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:
-    """Return the highest utilization in each of the last 24 hours: that of the previous row, moved
-    on by `hours_passed`, with this sweep's readings. An hour without a reading is `None`."""
+    """Return the highest utilization in each of the last 24 hours: that of the previous row (`None`
+    if the instance had none), moved on by `hours_passed`, with this sweep's readings. An hour
+    without a reading is `None`."""
     evidence = []
     if case.gathered is not None:
         evidence.append(case.gathered.evidence)

@@ -113,7 +113,8 @@ class FindKnownFailures:
 
 
 def _key(target: Target, error: str, swept_at: UtcDatetime | None) -> str:
-    """Return the key of a failure: the same until the target is swept or the error is another."""
+    """Return the key of a failure: the same until the target is swept or the error is another.
+    `swept_at` is when the target was last swept; `None` if it never was."""
     last_swept = "never" if swept_at is None else iso(swept_at)
     return f"unswept#{target}#{error}#{last_swept}"
 

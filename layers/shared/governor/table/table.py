@@ -103,8 +103,8 @@ class Write:
 
 
 def put(key: Key, document: object, condition: Condition | None = None, **options: Any) -> Write:
-    """Return the write that replaces the whole item, or makes it. `options` are other fields of
-    `Write`, such as `until`."""
+    """Return the write that replaces the whole item, or makes it; with a `condition`, only if that
+    holds. `options` are other fields of `Write`, such as `until`."""
     return Write("Put", key, condition, document, **options)
 
 

@@ -214,7 +214,8 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     """Return what let the plan of this episode act: `approved`, `auto` (the mode) or `silence`.
 
     Return an empty text if none of these did, and for all outcomes but `STOPPED`, `TERMINATED`,
-    `HELD` and `REFUSED`: nothing acted then, or the reason of the outcome says why.
+    `HELD` and `REFUSED`: nothing acted then, or the reason of the outcome says why. `approval` is
+    the question; `None` without one.
     """
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""

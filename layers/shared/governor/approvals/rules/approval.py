@@ -277,12 +277,12 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
 def asked_at(
     planned: Schedule, approval: Approval | None, delivery_limit: timedelta
 ) -> UtcDatetime:
-    """Return when a question was asked that no channel has delivered yet.
+    """Return when a question was asked that no channel has delivered yet. `approval` is the
+    question; `None` if none is stored.
 
     A freeze or a pause may have delayed the question. Its expiry shows by how much: until the
-    delivery, the expiry is the time of asking plus the limit of the delivery plus the time to
-    answer. Return the planned time of asking if the question was not asked yet, or a later stage
-    has begun.
+    delivery, the expiry is the time of asking plus `delivery_limit` plus the time to answer. Return
+    the planned time of asking if the question was not asked yet, or a later stage has begun.
     """
     if approval is None or approval.stage != Stage.ASK:
         return planned.ask_at

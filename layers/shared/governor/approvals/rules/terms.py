@@ -73,7 +73,8 @@ def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...
 
 
 def person_of(directory: Ownership, identity: str, email: str | None) -> str:
-    """Return the address of the contact with this identity, else with this verified address.
+    """Return the address of the contact with this identity, else with this verified `email` (`None`
+    if the person has none).
 
     Return the identity, such as `oidc:<subject>`, if no contact has either.
     """

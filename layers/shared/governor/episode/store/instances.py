@@ -248,8 +248,8 @@ class Failures(Store):
         self._table.write_all([delete(_cause(failure)) for failure in failures])
 
     def standing_states(self, target: Target | None = None) -> list[StandingState]:
-        """Return the standing states of all targets, or of one, also those that a later sweep did
-        not meet any more; empty if there are none. Damaged records are left out. Raises:
+        """Return the standing states of one target, or of all (`None`), also those that a later
+        sweep did not meet any more; empty if there are none. Damaged records are left out. Raises:
         CloudError."""
         prefix = _STATE if target is None else f"{_STATE}{keys.place(target)}#"
         items = self._table.query(_FAILING, prefix)

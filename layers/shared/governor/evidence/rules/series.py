@@ -43,7 +43,8 @@ _DEVICE = re.compile(r"(?:nvidia|gpu|core)?(\d+)")
 
 
 def is_gpu(dimensions: Dimensions, own_dimension: str = "") -> bool:
-    """Return whether these are the dimensions of one GPU, and not of an aggregate."""
+    """Return whether these are the dimensions of one GPU, and not of an aggregate: they have an
+    index or a UUID; if the policy names an `own_dimension`, they have that."""
     return gpu_label(dimensions, own_dimension) != "all"
 
 

@@ -134,7 +134,8 @@ def _judge_the_rest(
 ) -> Verdict | None:
     """Return the verdict by utilization and all other evidence: figures, the number of GPUs, their
     scale, and a second figure. A job that says it works goes before missing utilization. Return
-    `None` if the instance is idle."""
+    `None` if the instance is idle. `by_utilization` is the verdict of utilization alone; `None` if
+    that shows idleness."""
     if by_utilization is not None and by_utilization.kind is not VerdictKind.NO_DATA:
         return by_utilization
     # A job that says it works is believed even if its GPUs cannot be seen.

@@ -38,7 +38,8 @@ def busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) ->
 
 
 def no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdict:
-    """Return the verdict that nothing is proved, for this reason."""
+    """Return the verdict that nothing is proved, for this reason. With `is_late`, the missing
+    readings may still arrive."""
     return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence, is_late=is_late)
 
 

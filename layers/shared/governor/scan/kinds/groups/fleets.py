@@ -149,8 +149,9 @@ def _fleet(
     is_spot: bool,
     unit: str | None,
 ) -> Keeper | None:
-    """Return a fleet; `None` if it launches nothing accelerated. One whose target is no number of
-    units has no price."""
+    """Return a fleet; `None` if it launches nothing accelerated. `capacity` is the target of the
+    fleet, counted in `unit`: instances for `units` and `None`. A fleet that counts anything else,
+    such as `vcpu`, has no price."""
     if not launches.is_accelerated:
         return None
     tags = tags_in(record)
