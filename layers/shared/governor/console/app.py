@@ -73,8 +73,8 @@ class Request:
 
     @property
     def address(self) -> str:
-        """Return the page's own path with its query, such as `/fleet?sort=price`, to come back to
-        after a sign-in."""
+        """Return the path of the request with its query, such as `/fleet?sort=price`, to come back
+        to after a sign-in."""
         if not self.query:
             return self.path
         fields = [f"{quote(name)}={quote(value)}" for name, value in self.query.items()]

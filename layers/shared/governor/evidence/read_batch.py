@@ -313,9 +313,10 @@ class Batch:
     def _listed(
         self, instances: list[Pending], figure: str, wanted: SeriesFilter, what: str
     ) -> Iterator[AskedSeries]:
-        """Yield the series of these instances that a listing shows.
+        """Yield the series of these instances that a listing shows. `what` names them in a problem.
 
-        A listing that failed is noted as a problem of those that report: it is no silence.
+        If the listing fails, yield nothing, and note that as the problem of each of the instances
+        that publishes utilization and has no problem yet: a failed listing is no silence.
         """
         try:
             series_by_id = self._list_series(instances, wanted)

@@ -88,12 +88,13 @@ class KeptInstance(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Return the stored name of the reason; empty never, as only kept rows are listed."""
+        """Return the stored name of the reason. Only rows with a reason are listed, so it is never
+        empty."""
         return str(self.row.kept_because)
 
     @property
     def words(self) -> str:
-        """Return the words of the reason."""
+        """Return the words for the reason, as people read them."""
         return words_of(self.reason)
 
     @property

@@ -94,8 +94,8 @@ class LedgerEntry:
 
     @property
     def stopped_at(self) -> UtcDatetime:
-        """Return when the stop was booked whose saving this is: the same for each entry that goes
-        on with it."""
+        """Return when the stop was booked whose saving this entry counts: of an entry that
+        continues the saving of an earlier one, when the first of them was booked."""
         return self.first_booked_at or self.booked_at
 
     def counts_until(self, counts_for: timedelta) -> UtcDatetime:

@@ -76,8 +76,8 @@ class Ledger(Store):
         the instance that replaces its instance; empty if none does.
 
         Return false, and add no end, if the entry has ended before, or `by` has replaced another
-        instance. An entry that was replaced before is then deleted from the open ones. Raises:
-        CloudError.
+        instance. If `entry` itself says that it has ended, it is deleted from the open ones.
+        Raises: CloudError.
         """
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))

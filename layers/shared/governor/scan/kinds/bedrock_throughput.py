@@ -109,7 +109,8 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
     def own_judgment(
         self, place: Place, resource: Throughput, measured: ThroughputUse | None
     ) -> Judgment:
-        """Return the judgment by its calls. It is never above weak evidence of idleness."""
+        """Return the judgment of a throughput by the calls that were `measured`. Its evidence of
+        idleness is weak at most."""
         return judge_throughput(resource, measured, place.now)
 
     def own_command(self, resource: Throughput, judgment: Judgment) -> str:

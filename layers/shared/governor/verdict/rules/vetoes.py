@@ -123,7 +123,8 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
-    """Return the part of the evidence that reaches a limit of the policy; `None` if nothing does.
+    """Return what shows that the instance works, such as `utilization reached 12.0%`: the first
+    figure that reaches a limit of the policy, or a job that says so. Return `None` if nothing does.
     Missing readings prove nothing."""
     peaks = peaks_of(evidence)
     if peaks and max(peaks) >= policy.idle.utilization_below_percent:

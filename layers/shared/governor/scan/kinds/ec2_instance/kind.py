@@ -95,7 +95,8 @@ class Ec2Instances(Kind[Host, Measured]):
         )
 
     def own_command(self, resource: Host, judgment: Judgment) -> str:
-        """Return the command that stops it, shrinks its group, or looks closer."""
+        """Return the command that stops the instance, shrinks its group, or looks closer. It stops
+        only if the judgment says that the instance can be stopped."""
         can_stop = isinstance(judgment, InstanceJudgment) and judgment.can_stop
         return words.command_for(resource, judgment, can_stop=can_stop)
 

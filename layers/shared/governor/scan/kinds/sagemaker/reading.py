@@ -18,8 +18,8 @@ _GONE = "Could not find"
 def described(
     place: Place, topic: str, operation: str, parameters: Sequence[Mapping[str, Any]]
 ) -> Iterator[Any]:
-    """Yield an operation's answer for each of these parameters, and `None` for a resource that is
-    gone or that could not be read, which is reported."""
+    """Yield an operation's answer for each of these parameters, in their order; `None` for a
+    resource that is gone, or that could not be read, which is reported under the `topic`."""
     for answer in place.call_each(operation, parameters):
         if not isinstance(answer, CloudError):
             yield answer
