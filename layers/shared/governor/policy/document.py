@@ -263,7 +263,8 @@ def _all_problems(error: PartlyRead) -> list[PolicyProblem]:
 
 
 def _is_within(path: str, outer: str) -> bool:
-    """Return whether a path is this one, or below it. The empty one is that of the document."""
+    """Return whether the dotted `path` is `outer`, or leads to a setting below it. An empty `outer`
+    stands for the whole document."""
     return not outer or path == outer or path.startswith(f"{outer}.")
 
 

@@ -413,11 +413,12 @@ def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> li
 
 
 def kept(request: ViewRequest) -> KeptList:
-    """Return what stays because of something now, of what the caller may see. Raises:
-    CloudError."""
+    """Return the instances that nothing is done about now, each with the reason that keeps it, of
+    those that the caller may see. Raises: CloudError."""
     sees = request.scope.sees
 
     def is_seen(row: FleetRow) -> bool:
+        """Return whether the caller may see the instance of this row."""
         return sees(row.account, row.project, row.owner)
 
     return kept_list(request.reader.pages, request.now, is_seen)

@@ -143,7 +143,7 @@ class KeptSum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptList:
-    """Everything that stays because of something, the most expensive first."""
+    """Instances that nothing is done about, each for one reason, the most expensive first."""
 
     instances: tuple[KeptInstance, ...] = ()
 

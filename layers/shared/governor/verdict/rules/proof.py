@@ -56,7 +56,8 @@ def newest_minutes(window: Window) -> int:
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether too little was measured only because of one hole of less than half an hour."""
+    """Return whether too little of the window was measured, and only one hole of less than half an
+    hour is to blame."""
     needed_percent = policy.idle.minimum_coverage_percent
     is_thin = any(percent < needed_percent for percent, _ in _coverage(evidence, policy))
     return is_thin and is_covered_but_for_one_hole(evidence, policy)

@@ -83,7 +83,7 @@ class ReservedInstances(Kind[Purchase, None]):
         return with_unused
 
     def price(self, place: Place, resource: Purchase) -> UsdPerHour | None:
-        """Return what the unused part costs; `None` if that is not known."""
+        """Return what an hour of the unused instances costs; `None` if that is not known."""
         if resource.usd_of_one is None:
             return None
         return resource.usd_of_one * resource.unused

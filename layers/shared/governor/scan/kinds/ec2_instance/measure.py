@@ -166,7 +166,7 @@ class _Publishers:
                 self.sources.passes[listing] = found
 
     def _report_problems(self, readings: Sequence[Reading]) -> None:
-        """Report what could not be read of an instance."""
+        """Report the problem of each reading that has one, among the things that were not read."""
         for reading in readings:
             if reading.problem is not None:
                 report_problem(self.place, TOPIC, reading.problem)

@@ -74,7 +74,8 @@ class EksNodeGroups(Keepers):
         return checked
 
     def own_command(self, resource: Keeper, judgment: Judgment) -> str:
-        """Return the command that shows the node group: its nodes may work."""
+        """Return the command that shows the node group. None that shrinks it is given: that could
+        end nodes that work."""
         assert isinstance(resource, NodeGroup)
         return describe_node_group(resource.target, resource.cluster, resource.node_group)
 

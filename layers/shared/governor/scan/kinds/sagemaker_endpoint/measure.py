@@ -80,7 +80,8 @@ def measure_endpoints(place: Place, endpoints: Sequence[Endpoint]) -> dict[str, 
 
 
 def _use(endpoint: Endpoint, answer: MetricAnswer, window: Window) -> EndpointUse:
-    """Return the use of one endpoint, from the answer about all."""
+    """Return the use of one endpoint in the window, or since its creation if that is later, from
+    the `answer` about all endpoints."""
     created = endpoint.since or window.start
     first = first_hour(window, created)
     problems: list[str] = []
