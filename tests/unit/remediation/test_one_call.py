@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import NoReturn
 
 import pytest
 
@@ -284,6 +285,35 @@ def test_what_is_stored_after_the_guards_is_seen_before_the_call(what: str, step
 
     world.state.note_call = after_the_guards  # type: ignore[method-assign, assignment]
     counted = world.state.used(world.clock.now())
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+
+    assert 0 == sent(world, step)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert step.value not in episode.progress.steps_done
+    assert counted == world.state.used(world.clock.now())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_last_check_that_fails_leaves_no_call_behind(step: Step) -> None:
+    """The table fails between the note and the call. Seen: a person then stopped the instance, and
+    the saving was booked as the governor's."""
+    world = ready(step)
+    counted = world.state.used(world.clock.now())
+    pause = world.state.pause
+
+    def fail() -> NoReturn:
+        world.state.pause = pause  # type: ignore[method-assign]
+        raise NO_ANSWER
+
+    note = world.state.note_call
+
+    def note_then_fail(*arguments: object) -> None:
+        note(*arguments)  # type: ignore[arg-type]
+        world.state.pause = fail  # type: ignore[method-assign]
+
+    world.state.note_call = note_then_fail  # type: ignore[method-assign, assignment]
     with pytest.raises(MustWait):
         world.put_away(world.ref, step)
 

@@ -135,8 +135,8 @@ class PutAway:
         what all attempts of the step reserved is given back. If EC2 throttled it, or it was not
         sent at all, its note is taken back, too.
 
-        Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If that is
-        Unavailable, the call may have taken effect, and stays noted and counted.
+        Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If EC2 answers
+        with Unavailable, the call may have taken effect, and stays noted and counted.
         """
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)
@@ -144,15 +144,20 @@ class PutAway:
         noted_at = self._note(cleared, step, attempt, rechecked_at)
         try:
             self.guards.must_still_be_allowed(cleared)
+        except GovernorError:
+            # Nothing was sent, also if the last check could not read the table. With the note, a
+            # stop by somebody else would count as ours.
+            self._take_back_note(cleared, step, noted_at)
+            raise
+        try:
             request_ids = self._send(cleared, step)
         except Unavailable:
             # The call may have taken effect: it stays noted and counted until a later check shows
             # that it had none.
             raise
-        except (Throttled, MustWait, SafetyError):
-            # EC2 has certainly not carried out the call, so its note is taken back, too.
-            self._take_back_all(cleared, step)
-            self.episode_store.forget_step(cleared.episode, step.value, noted_at)
+        except (Throttled, SafetyError):
+            # EC2 has certainly not carried out the call.
+            self._take_back_note(cleared, step, noted_at)
             raise
         except GovernorError:
             # EC2 refused. The note stays: a later recheck takes it back.
@@ -189,6 +194,12 @@ class PutAway:
         """
         if not cleared.dry_run:
             self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
+
+    def _take_back_note(self, cleared: Cleared, step: Step, noted_at: UtcDatetime) -> None:
+        """Give back to the caps what the step reserved, and take back the note of its call. Call it
+        only if the call certainly had no effect. Raises: CloudError, then the note stays."""
+        self._take_back_all(cleared, step)
+        self.episode_store.forget_step(cleared.episode, step.value, noted_at)
 
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
