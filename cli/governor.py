@@ -81,7 +81,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "list what could cost less, based on the last weeks; it never acts", "advice"
         ),
         "spot": Command(
-            "print Spot prices of a type by Region, and how likely EC2 has it",
+            "print Spot prices of a type by Region, and how likely EC2 has capacity",
             "spot g5.12xlarge",
         ),
         "reconcile": Command(

@@ -397,7 +397,7 @@ def _states(stack: Stack) -> Line:
             }
         )
     if not states:
-        return Line("none keeps a target from being swept, or an instance from being tagged", [])
+        return Line("no known problem with sweeps or tags", [])
     sentences = []
     for kind, places in places_by_kind.items():
         words = WORDS[kind]
@@ -490,10 +490,10 @@ def _not_asked(stack: Stack) -> Line:
             until = row.restarts_quiet_until
             if until is not None and until > stack.now:
                 until_by_name[f"{page.target}/{row.instance_id}"] = iso(until)
-                texts.append(f"{row.instance_id} until {in_utc(until)}")
+                texts.append(f"{row.name} until {in_utc(until)}")
     if not until_by_name:
         return Line("no instance", {})
-    text = f"others start them again after each stop: {'; '.join(_first(texts))}"
+    text = f"{'; '.join(_first(texts))} (others start them again after each stop)"
     return Line(text, until_by_name)
 
 

@@ -28,7 +28,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--days",
         type=read_days,
         metavar="N",
-        help="whole UTC days (default: 14; 56 with --recommend)",
+        help="number of past days, counted in UTC (default: 14; 56 with --recommend)",
     )
     add_charges(made)
     made.add_argument(
@@ -36,19 +36,19 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_minutes,
         default=timedelta(minutes=30),
         metavar="N",
-        help="minutes until an owner is assumed to say yes (default: 30)",
+        help="minutes until an owner is assumed to approve (default: 30)",
     )
     made.add_argument(
         "--recommend",
         action="store_true",
-        help="choose how long to wait before asking, from your own weeks",
+        help="recommend how long to wait before asking, by your own past weeks",
     )
     made.add_argument(
         "--wrong-at-most",
         type=read_share,
         metavar="PERCENT",
-        help="with --recommend: share of questions after which work is back within an "
-        "hour (default: 5)",
+        help="with --recommend: the largest share of wrong questions, after which work is "
+        "back within an hour (default: 5)",
     )
     made.add_argument(
         "--by",

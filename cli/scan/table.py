@@ -54,7 +54,7 @@ def _table(report: Report) -> list[str]:
         lines += _row(row)
     lines += _rest(wasted[_MOST_WASTED:])
     if wasted:
-        lines += [_line(money(report.waste_usd_per_month), "wasted", "", "by all of them"), ""]
+        lines += [_line(money(report.waste_usd_per_month), "wasted", "", "in total"), ""]
     for row in others[:_MOST_OTHERS]:
         lines += _row(row)
     lines += _rest(others[_MOST_OTHERS:])

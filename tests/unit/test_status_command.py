@@ -335,8 +335,8 @@ def test_instances_that_others_start_again_are_named_while_nobody_is_asked(
 
     assert 0 == code
     assert lines["not asked"] == (
-        f"others start them again after each stop: {quiet.instance_id} until "
-        f"{in_utc(NOW + timedelta(days=3))}"
+        f"{quiet.name} until {in_utc(NOW + timedelta(days=3))} "
+        "(others start them again after each stop)"
     )
 
 

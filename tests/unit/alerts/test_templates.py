@@ -96,7 +96,7 @@ def test_the_form_of_each_line_travels_in_the_facts() -> None:
     assert "tttehii" == alert.facts[LINE_FORMS]
     assert (
         "GPU Governor's workflows no longer fail for this reason. You don't need to do anything.",
-        "The cause was: x:",
+        "Cause: x:",
         "The problem lasted from Fri 12:02 UTC to Fri 12:02 UTC.",
     ) == received.lead
     assert (Section("Affected instances", ("- a", "b:")),) == received.sections

@@ -320,7 +320,7 @@ def test_a_policy_that_is_only_the_parameter_counts_as_ask_and_says_what_to_do()
     sent = consents(world)
     assert BOTH == {alert.owner for alert in sent}
     assert 2 == len(sent)
-    assert "bin/governor policy put policy.yaml" in "\n".join(sent[0].lines)
+    assert "governor policy put policy.yaml" in "\n".join(sent[0].lines)
 
 
 def test_the_same_parameter_after_a_version_was_accepted_counts_as_ask() -> None:
@@ -530,7 +530,7 @@ def test_each_person_is_notified_once_of_what_stands_in_their_name() -> None:
     sent = consents(world)
     assert sorted(BOTH) == sorted(alert.owner for alert in sent)
     for alert in sent:
-        assert f"To accept it: bin/governor policy accept {version}" in alert.lines
+        assert f"To accept it: governor policy accept {version}" in alert.lines
         assert (version, ["scratch"]) == (alert.facts["version"], alert.facts["overrides"])
 
     world.accept(version, ALICE)

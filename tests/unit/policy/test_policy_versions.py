@@ -187,7 +187,7 @@ def test_a_risky_version_waits_for_two_known_people() -> None:
     assert "v1" == world.review() == world.review()
     (alert,) = world.told()
     assert [(version, "waits")] == states([alert])
-    assert f"To accept it: bin/governor policy accept {version}" in alert.lines
+    assert f"To accept it: governor policy accept {version}" in alert.lines
 
     assert {"alice@example.com"} == world.accept(version, ALICE)
     assert "v1" == world.review()

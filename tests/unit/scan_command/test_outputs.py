@@ -468,8 +468,8 @@ def test_remainders_of_unknown_origin_are_a_sum_of_their_own() -> None:
     text = " ".join(report_text(found).split())
     assert "$730 a month is wasted by 1 of 3 resources" in text
     assert (
-        "2 volumes and addresses ($10,950 a month) may be left by GPU hosts, in no sum of waste."
-        in text
+        "2 volumes and addresses ($10,950 a month) may be left over from GPU hosts. The sum leaves "
+        "them out." in text
     )
     assert 0 == exit_status(found, Decimal(1_000))
 

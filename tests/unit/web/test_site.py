@@ -229,7 +229,7 @@ def test_the_page_links_the_console_of_the_region_and_no_other(
     monkeypatch.setattr("governor.web.pages.instance_page", instance_page)
     world = World()
 
-    assert f"<dt>Id</dt>{shown}" in world.get().body
+    assert f"<dt>Instance ID</dt>{shown}" in world.get().body
     assert [("us-east-1", world.ref.instance_id)] == asked
 
 

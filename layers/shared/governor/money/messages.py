@@ -248,7 +248,7 @@ def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
         )
     left_out = len(with_jobs) - _PROJECTS_BY_JOB
     if left_out > 0:
-        lines.append(f"{plural(left_out, 'more project')}: run bin/governor report --jobs")
+        lines.append(f"{plural(left_out, 'more project')}: run governor report --jobs")
     return lines
 
 

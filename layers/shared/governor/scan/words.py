@@ -66,7 +66,9 @@ def remarks(report: Report) -> list[str]:
     if unattached:
         are = plural(len(unattached), "volume or address", "volumes and addresses")
         amount = usd(sum((row.own_usd_per_month for row in unattached), Decimal()))
-        sentences.append(f"{are} ({amount} a month) may be left by GPU hosts, in no sum of waste.")
+        sentences.append(
+            f"{are} ({amount} a month) may be left over from GPU hosts. The sum leaves them out."
+        )
     unmeasured = [row for row in report.rows if _is_unmeasured(row)]
     if unmeasured:
         count = plural(len(unmeasured), "resource was", "resources were")
