@@ -389,9 +389,12 @@ def _one_by_one(items: Sequence[pytest.Item], tell: int | None = None) -> Iterat
                 print(report.nodeid, file=sys.stderr, flush=True)
                 os._exit(NOTICED)
 
+    from tests.unit.worlds.world import OPENED_BEFORE
+
     if items:
         items[0].config.pluginmanager.register(Watch())
     for index, item in enumerate(items):
+        OPENED_BEFORE.clear()  # each test reaches what opens its own worlds
         resource.setrlimit(
             resource.RLIMIT_CPU, (int(time.process_time()) + 30, resource.RLIM_INFINITY)
         )

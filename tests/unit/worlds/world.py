@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import marshal
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -60,6 +61,10 @@ PRICE = Price(Decimal("1.006"), "list price")
 
 IDLE_WATTS = 18.0
 """Power draw of an idle A10G, whose limit is 300 W."""
+
+OPENED_BEFORE: dict[str, bytes] = {}
+"""The items of each world that was opened before, by what opened it. The same values open the same
+world, and most tests begin with one of a few."""
 
 
 @dataclass
@@ -171,7 +176,10 @@ class World:
             sent_calls=calls,
         )
         self.publish_quiet()
-        self._open()
+        self.ref = EpisodeRef(
+            TARGET.account, TARGET.region, self.instance.instance_id, self.instance.launch_time, 1
+        )
+        self._open_as_before()
 
     def publish_quiet(self, utilization: float = 1.0) -> None:
         """An hour of readings, quiet before them."""
@@ -184,11 +192,18 @@ class World:
         self.metrics.publish("NetworkIn", own, [1000.0] * 48)
         self.metrics.publish("NetworkOut", own, [1000.0] * 48)
 
+    def _open_as_before(self) -> None:
+        """Open the episode, or copy what opening it with the same values has stored before."""
+        given = [getattr(self, one.name) for one in fields(self) if one.name != "metrics"]
+        key = repr(given)
+        if key in OPENED_BEFORE:
+            self.state.items.update(marshal.loads(OPENED_BEFORE[key]))
+            return
+        self._open()
+        OPENED_BEFORE[key] = marshal.dumps(self.state.items)
+
     def _open(self) -> None:
         instance = self.instance
-        self.ref = EpisodeRef(
-            TARGET.account, TARGET.region, instance.instance_id, instance.launch_time, 1
-        )
         request = self.ec2.spot_requests.get(instance.spot_request_id or "")
         facts = PlanFacts(
             instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE
