@@ -30,6 +30,7 @@ from governor.money.rules.ledger import sum_saved
 from governor.policy.rules.owners import owner_of
 from governor.remediation.void_episode import VoidEpisode
 from tests.builders import TARGET
+from tests.properties import examples
 from tests.unit.aws.state_samples import episode
 from tests.unit.worlds.builders import follow_start, recorder
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -193,7 +194,8 @@ def parts(start: datetime, end: datetime) -> Iterator[tuple[str, datetime, datet
         yield month, max(start, first), min(end, month_end(first))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(examples(2, 4)))
 def test_the_books_of_a_quarter_are_the_simulators_bill(seed: int) -> None:
     """Whatever ends a saving, over ends of months, a rise of the price, and events that were
     lost."""

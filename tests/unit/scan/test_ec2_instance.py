@@ -584,11 +584,11 @@ def test_only_names_of_the_vendors_that_run_are_asked_for() -> None:
     assert SeriesFilter(None, None) not in world.metrics.lists
 
 
-def test_ten_thousand_instances_are_one_pass_a_name() -> None:
+def test_a_thousand_instances_are_one_pass_a_name() -> None:
     """Nothing is listed or looked up for each of them."""
     world = World(prices=_flat())
     instances = []
-    for number in range(10_000):
+    for number in range(1_000):
         instance_id = f"i-{number:017x}"
         instances.append(instance(instance_id, "g5.xlarge"))
         value = 0.0 if number % 2 else 90.0
@@ -598,8 +598,8 @@ def test_ten_thousand_instances_are_one_pass_a_name() -> None:
             world.metrics.quiet(instance_id)
     report = world.report(*instances)
     findings = [row.judgment.finding for row in report.rows]
-    assert (5_000, 100) == (findings.count(Finding.BUSY), findings.count(Finding.IDLE))
-    assert 4_900 == findings.count(Finding.NOT_MEASURED)
+    assert (500, 10) == (findings.count(Finding.BUSY), findings.count(Finding.IDLE))
+    assert 490 == findings.count(Finding.NOT_MEASURED)
     assert len(world.metrics.lists) <= 16
     assert MOST_CREATORS == len(world.ec2.asked)
 

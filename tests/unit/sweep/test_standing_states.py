@@ -45,7 +45,7 @@ from governor.sweep.known_failures import FindKnownFailures
 from governor.sweep.messages import standing_alert, standing_over_alert
 from governor.wiring.closing import HubSteps
 from tests.builders import NOW, TARGET
-from tests.properties import examples
+from tests.properties import examples, step
 from tests.twins import table
 from tests.unit.functions.handlers import call, module
 from tests.unit.worlds.fleet_world import FleetWorld
@@ -88,10 +88,10 @@ class Hub:
 
         return listed
 
-    def sweep(self, places: tuple[Target, ...] = PLACES) -> bool:
-        """Sweep these places, five minutes later. Return whether the execution succeeded; if not,
-        an alarm counts it."""
-        self.world.clock.moment += timedelta(minutes=5)
+    def sweep(self, places: tuple[Target, ...] = PLACES, *, minutes: int = 5) -> bool:
+        """Sweep these places, that many minutes later. Return whether the execution succeeded; if
+        not, an alarm counts it."""
+        self.world.clock.moment += timedelta(minutes=minutes)
         self.outcomes = []
         for place in places:
             try:
@@ -170,6 +170,10 @@ def test_a_state_fails_one_sweep_and_is_reported_once(error: CloudError, kind: S
     assert [] == hub.world.state.standing_states()
 
 
+_MINUTES = step(6) * 5
+"""Between sweeps of tests that last for days: `make soak` sweeps every five minutes."""
+_SWEEPS_A_DAY = 24 * 60 // _MINUTES
+
 FLAPPING = (NOT_ENABLED, ROLE_MISSING, refused("UnauthorizedOperation"))
 
 
@@ -182,18 +186,19 @@ def test_a_place_that_flaps_at_each_sweep_is_reported_once_a_day_and_shown(
     and the console."""
     hub = Hub()
     succeeded = []
-    for _ in range(2 * 144):
+    for _ in range(_SWEEPS_A_DAY):
         hub.refusals[FAR] = error
-        succeeded.append(hub.sweep())
+        succeeded.append(hub.sweep(minutes=_MINUTES))
         assert [FAR] == [state.target for state in hub.world.state.standing_states()]
         del hub.refusals[FAR]
-        succeeded.append(hub.sweep())
+        succeeded.append(hub.sweep(minutes=_MINUTES))
         assert [] == hub.world.state.standing_states()
 
     assert (2, 2) == (len(hub.begun), len(hub.over))
     assert 2 == succeeded.count(False)
 
 
+@pytest.mark.repeats
 def test_a_state_that_came_back_within_a_day_is_reported_if_it_lasts() -> None:
     """Once the day is over."""
     hub = Hub()
@@ -203,11 +208,11 @@ def test_a_state_that_came_back_within_a_day_is_reported_if_it_lasts() -> None:
         del hub.refusals[FAR]
         hub.sweep()
     hub.refusals[FAR] = NOT_ENABLED
-    for _ in range(280):
-        assert hub.sweep()
+    for _ in range(_SWEEPS_A_DAY - 8):
+        assert hub.sweep(minutes=_MINUTES)
     assert 1 == len(hub.begun)
 
-    assert 1 == [hub.sweep() for _ in range(10)].count(False)
+    assert 1 == [hub.sweep(minutes=_MINUTES) for _ in range(10)].count(False)
     assert 2 == len(hub.begun)
 
 
@@ -277,9 +282,10 @@ def test_a_failure_beside_or_in_place_of_a_state_fails_sweeps_of_each_day(
     assert hub.sweep()
 
     hub.refusals[place] = error
-    succeeded = [hub.sweep() for _ in range(288)]
-    assert [False, False, *[True] * 286] == succeeded
-    assert 2 == [hub.sweep() for _ in range(287)].count(False), "once more on the next day"
+    succeeded = [hub.sweep(minutes=_MINUTES) for _ in range(_SWEEPS_A_DAY)]
+    assert [False, False, *[True] * (_SWEEPS_A_DAY - 2)] == succeeded
+    next_day = [hub.sweep(minutes=_MINUTES) for _ in range(_SWEEPS_A_DAY - 1)]
+    assert 2 == next_day.count(False), "once more on the next day"
     assert 1 <= len(hub.begun) <= 2
     assert [] == hub.over, "a target that fails otherwise was not swept"
 
@@ -563,8 +569,11 @@ class Tagged:
             assert page.problem is None
 
 
-@pytest.mark.parametrize("mode", [Mode.ASK, Mode.OBSERVE])
-@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error.code)
+@pytest.mark.parametrize(
+    ("error", "mode"),
+    [*((error, Mode.ASK) for error in REFUSALS), (FULL, Mode.OBSERVE)],
+    ids=lambda value: getattr(value, "code", value),
+)
 def test_an_instance_that_takes_no_tag_is_reported_once_and_tried_hourly(
     error: CloudError, mode: Mode
 ) -> None:

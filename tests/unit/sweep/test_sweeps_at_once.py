@@ -215,7 +215,7 @@ class Turns:
 def test_a_sweep_between_any_two_calls_of_another_changes_nothing(
     make: Callable[[], FleetWorld],
 ) -> None:
-    """The second one runs whole before the first call of the first, the sixth call, and so on.
+    """The second one runs whole before the first call of the first, the twelfth call, and so on.
 
     `make soak` tries every call.
     """
@@ -225,7 +225,7 @@ def test_a_sweep_between_any_two_calls_of_another_changes_nothing(
     wanted = left_behind(alone)
     assert len(calls) > 15
 
-    for number in range(0, len(calls), step(5)):
+    for number in range(0, len(calls), step(11)):
         world, left = make(), iter(range(number))
         done: list[bool] = []
 
@@ -253,7 +253,7 @@ def test_two_sweeps_that_take_turns_leave_what_one_leaves(
     alone.sweep()
     wanted = left_behind(alone)
 
-    for seed in range(1 if share == 1.0 else examples(4, 10)):
+    for seed in range(1 if share == 1.0 else examples(2, 10)):
         world, turns = make(), Turns(random.Random(seed), share)
         with switched(turns.switch):
             threads = [
