@@ -204,11 +204,11 @@ class Scenario:
         """Go on to the end of the story, from anywhere in its first `at_least_hours`."""
         cloud.run(self.at_least_hours * HOURS - (cloud.moment - START).total_seconds())
         for _ in range(int(self.hours - self.at_least_hours)):
-            if self._is_over(cloud):
+            if self.is_over(cloud):
                 break
             cloud.run(HOURS)
 
-    def _is_over(self, cloud: Cloud) -> bool:
+    def is_over(self, cloud: Cloud) -> bool:
         """Return whether sweeps have nothing to look at any more, and all is right."""
         ended = all(run.status != "RUNNING" for run in cloud.runs.values())
         away = cloud.ec2.instances[ID].state in ("stopped", "terminated")

@@ -17,7 +17,7 @@ from tests.soak.planted import Edit, NotPlanted
 from tests.soak.promises import PROMISES
 
 _LEAST = 30
-_SAMPLE = BUGS[::12]
+_SAMPLE = BUGS[::24]
 
 
 def test_there_are_bugs_enough() -> None:

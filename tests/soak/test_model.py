@@ -211,7 +211,7 @@ def test_whatever_happens_in_whatever_order(machine: type[System]) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
         settings=settings(
-            max_examples=examples(8, 100),
+            max_examples=examples(5, 100),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
