@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 IS_LONG = os.environ.get("GOVERNOR_PROPERTIES") == "long"
-FEW = 25
+FEW = 15
 MANY = 500
 """Examples of a property that says nothing else."""
 

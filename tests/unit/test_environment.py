@@ -21,15 +21,44 @@ FOLDER = Path("place/.venv")
 ROOT = Path(__file__).parents[2]
 
 
+def _copied_to(folder: Path) -> Path:
+    """Copy the parts of a fresh clone that `make` needs, and return their folder."""
+    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("scripts", "requirements"):
+        shutil.copytree(ROOT / name, folder / name)
+    return folder
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """Return the parts of a fresh clone that `make` needs; nothing is installed in it."""
-    for name in ("Makefile", "scripts", "requirements"):
-        source = ROOT / name
-        shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(
-            source, tmp_path
-        )
-    return tmp_path
+    return _copied_to(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a clone for tests whose targets fail before they change anything."""
+    return _copied_to(tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture(scope="module")
+def clone_on_bare_debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return such a clone that finds a Python without ensurepip.
+
+    The Makefile sets PYTHONPATH itself, so the stub is where this clone's own modules are looked
+    for.
+    """
+    folder = _copied_to(tmp_path_factory.mktemp("clone"))
+    _write_stub_of_ensurepip(folder / "layers" / "shared")
+    return folder
+
+
+def _write_stub_of_ensurepip(folder: Path) -> None:
+    """Write a module without which no environment can be made, as Debian leaves it out."""
+    (folder / "ensurepip").mkdir(parents=True)
+    (folder / "ensurepip" / "__init__.py").write_text(
+        "raise ImportError('No module named ensurepip')"
+    )
 
 
 def say_first(clone: Path, target: str, python: str = sys.executable, **environment: str) -> str:
@@ -49,10 +78,7 @@ def say_first(clone: Path, target: str, python: str = sys.executable, **environm
 @pytest.fixture
 def bare_debian(tmp_path: Path) -> dict[str, str]:
     """A Python without ensurepip, and apt-get."""
-    (tmp_path / "stub" / "ensurepip").mkdir(parents=True)
-    (tmp_path / "stub" / "ensurepip" / "__init__.py").write_text(
-        "raise ImportError('No module named ensurepip')"
-    )
+    _write_stub_of_ensurepip(tmp_path / "stub")
     apt = tmp_path / "bin" / "apt-get"
     apt.parent.mkdir()
     apt.write_text("#!/bin/sh\n")
@@ -69,22 +95,17 @@ TARGETS = sorted(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
-    clone: Path, bare_debian: dict[str, str], target: str
+    clone_on_bare_debian: Path, bare_debian: dict[str, str], target: str
 ) -> None:
     """Debian and Ubuntu split it off: the package and the command that installs it, nothing of
     pip."""
-    # The Makefile sets PYTHONPATH itself, so the stub goes where this clone's own modules are
-    # looked for.
-    shutil.copytree(
-        Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip"
-    )
-    said = say_first(clone, target, PATH=bare_debian["PATH"])
+    said = say_first(clone_on_bare_debian, target, PATH=bare_debian["PATH"])
 
     name = Path(sys.executable).name
     package = f"{name if name.startswith('python3') else 'python3'}-venv"
     assert f"{package} is missing: this Python can make no environment." in said
     assert said.endswith(f"Run `sudo apt-get install {package}`")
-    assert not (clone / ".venv").exists()
+    assert not (clone_on_bare_debian / ".venv").exists()
 
 
 def test_a_machine_without_git_is_told(clone: Path, tmp_path: Path) -> None:
@@ -114,9 +135,9 @@ def test_whatever_is_missing_is_named_at_once(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_machine_without_python_is_told(clone: Path, target: str) -> None:
+def test_a_machine_without_python_is_told(unchanged_clone: Path, target: str) -> None:
     """By make itself. The shell said of two targets that there is no such file."""
-    said = say_first(clone, target, python="python3-nowhere")
+    said = say_first(unchanged_clone, target, python="python3-nowhere")
     assert said.startswith("python3-nowhere is missing: install")
 
 

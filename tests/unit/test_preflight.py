@@ -336,16 +336,30 @@ def stack(drifted: str = "IN_SYNC", **parameters: str) -> dict[str, Any]:
     }
 
 
+SESSION = boto3.Session("key", "secret", region_name=REGION)
+"""All accounts share it, because a session and its clients take longer than a check."""
+CLIENTS: dict[str, Any] = {}
+
+
 class Account:
-    """AWS, of whose answers some differ from an account in which all is well."""
+    """AWS, of whose answers some differ from an account in which all is well.
+
+    The last one that was made, or was asked for its world, answers.
+    """
+
+    present: Account
 
     def __init__(self, **changed: Any) -> None:
         self.answers = {**WELL, **changed}
         self.called: list[str] = []
-        self.session = boto3.Session("key", "secret", region_name=REGION)
-        self.session.events.register("before-call", self._answer)
+        self.session = SESSION
+        Account.present = self
 
-    def _answer(self, model: Any, **_: Any) -> Any:
+    def remember(self, params: Mapping[str, Any]) -> None:
+        """Keep what a check asks."""
+        self.given = dict(params)
+
+    def answer(self, model: Any) -> Any:
         """In place of the network. What a check asked is in `given`, already held to the model."""
         self.called.append(model.name)
         status, parsed = 200, {}
@@ -379,14 +393,22 @@ class Account:
         """Return the account's world, with the shipped policy."""
         if not is_deployed:
             self.answers["DescribeStacks"] = Refused("ValidationError")
-
-        def remember(params: Mapping[str, Any], **_: Any) -> None:
-            self.given = dict(params)
-
-        self.session.events.register("provide-client-params", remember)
-        made = World(STACK, self.session, NOW, lambda: NOW)
+        Account.present = self
+        made = World(STACK, self.session, NOW, lambda: NOW, CLIENTS)
         made.policy = POLICY
         return made
+
+
+def _ask_the_present_account(params: Mapping[str, Any], **_: Any) -> None:
+    Account.present.remember(params)
+
+
+def _answer_as_the_present_account(model: Any, **_: Any) -> Any:
+    return Account.present.answer(model)
+
+
+SESSION.events.register("provide-client-params", _ask_the_present_account)
+SESSION.events.register("before-call", _answer_as_the_present_account)
 
 
 def found(account: Account, name: str, *, is_deployed: bool = True) -> Finding:

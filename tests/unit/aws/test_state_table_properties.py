@@ -252,7 +252,7 @@ def test_both_tables_answer_the_same() -> None:
     run_state_machine_as_test(
         BothTables,
         settings=settings(
-            max_examples=examples(6, 100),
+            max_examples=examples(3, 100),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

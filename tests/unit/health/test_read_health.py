@@ -332,7 +332,7 @@ LONELY = {
 }
 
 
-@settings(max_examples=examples(40, 500), deadline=None)
+@settings(max_examples=examples(15, 500), deadline=None)
 @example([{name: flat(0) for name in SOUND}] * 3 + [LONELY])
 @given(st.lists(FIGURES, min_size=1, max_size=4))
 def test_the_first_look_hides_nothing_that_the_gpus_would_show(

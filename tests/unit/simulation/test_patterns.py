@@ -376,7 +376,7 @@ def test_sizes_name_their_vcpus() -> None:
     assert [2, 4, 192, None, None] == [vcpus_of(one) for one in names]
 
 
-@settings(max_examples=examples(25, 500), deadline=None)
+@settings(max_examples=examples(15, 500), deadline=None)
 @given(
     st.sampled_from([one for one in accelerated_types() if list_price(one)]),
     st.lists(st.floats(0, 100), min_size=1, max_size=16),
