@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,6 +189,10 @@ def test_common_options_stand_anywhere(line: str) -> None:
     assert ("approvals", "show", "x") == (given.area, given.command, given.id)
 
 
+_PARSER_MADE_ONCE = cache(governor.parser)
+"""A parser keeps nothing of the lines that it has read."""
+
+
 def leaves(parser: argparse.ArgumentParser, line: tuple[str, ...]) -> Iterator[list[list[str]]]:
     """Each command that can be run below, as parts of a line: an option with its value."""
     parts = [[one] for one in line]
@@ -228,9 +233,10 @@ def every_line() -> Iterator[Any]:
     ],
 )
 def test_every_command_takes_each_common_option_at_each_place(
-    parts: list[list[str]], option: list[str]
+    parts: list[list[str]], option: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, between and after its words; and the rest of the line means what it meant."""
+    monkeypatch.setattr(governor, "parser", _PARSER_MADE_ONCE)
     name, value = (
         option[0].strip("-").partition("=")[0].replace("-", "_"),
         option[-1].rpartition("=")[2],

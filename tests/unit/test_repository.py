@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,12 @@ NOT_OURS |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cach
 
 def imports(source: str) -> set[str]:
     """Dotted names that a module imports, wherever in it. Not what only the type checker sees."""
-    return set(_imports(ast.parse(source)))
+    return set(_all_imports(source))
+
+
+@cache
+def _all_imports(source: str) -> frozenset[str]:
+    return frozenset(_imports(ast.parse(source)))
 
 
 def _imports(node: ast.AST) -> Iterator[str]:
@@ -82,7 +88,8 @@ def within(names: set[str], *packages: str) -> set[str]:
     return {name for name in names if name in packages or name.startswith(prefixes)}
 
 
-def pinned(text: str) -> dict[str, str]:
+@cache
+def pinned(text: str) -> Mapping[str, str]:
     """Each requirement's name and everything that is said of it, its hashes included."""
     entries = re.split(r"\n(?=\S)", text.strip())
     return {re.split(r"[=\[ ]", entry)[0].lower(): entry for entry in entries}

@@ -4,13 +4,12 @@ paste."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -69,25 +68,40 @@ def shown(found: Recommendation) -> str:
     return advice.text(found, grouping("project", Ownership()))
 
 
-def replayed(name: str, policies: Policies, recordings: Sequence[Recording], **rest: Any) -> Replay:
-    """Replays one of those with the same past and the same policy for all of them.
+_REPLAYED_BEFORE: dict[Hashable, InstanceResult] = {}
+"""By the past, the policies and the delay."""
+
+
+def replayed(
+    name: str, policies: Policies, recordings: Sequence[Recording], *, approval_delay: timedelta
+) -> Replay:
+    """Replays one of those with the same past and the same policy for all of them, and for those
+    of later tests.
 
     Only a breaker makes one instance's end depend on another's.
     """
-    first: dict[Any, Recording] = {}
-    alike = [
-        first.setdefault(
-            (*map(bytes, one.series.values()), repr(policies.applied_to(one.instance).policy)), one
-        )
-        for one in recordings
-    ]
-    found = replay(name, policies, list(first.values()), **rest)
+    base = repr(policies.base().policy)
+
+    def key_of(one: Recording) -> Hashable:
+        own = repr(policies.applied_to(one.instance).policy)
+        past = tuple(bytes(values) for values in one.series.values())
+        return past, base, own, approval_delay
+
+    keys = [key_of(one) for one in recordings]
+    new = {
+        key: one for key, one in zip(keys, recordings, strict=True) if key not in _REPLAYED_BEFORE
+    }
+    found = replay(name, policies, list(new.values()), approval_delay=approval_delay)
     results = {result.recording.instance.instance_id: result for result in found.results}
-
-    def of(one: Recording, like: Recording) -> InstanceResult:
-        return replace(results[like.instance.instance_id], recording=one)
-
-    return replace(found, results=tuple(map(of, recordings, alike)))
+    for key, one in new.items():
+        _REPLAYED_BEFORE[key] = results[one.instance.instance_id]
+    return replace(
+        found,
+        results=tuple(
+            replace(_REPLAYED_BEFORE[key], recording=one)
+            for key, one in zip(keys, recordings, strict=True)
+        ),
+    )
 
 
 def chosen(
