@@ -249,9 +249,9 @@ class Console:
         return self._doors.leave(view_request.caller.session_id, view_request.now)
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
-        """Return the answer to the form with a code of `governor open`: whose session it opens or,
-        once that is confirmed, the session. Raises: ConfigurationError if our key cannot be used;
-        CloudError."""
+        """Return the answer to the form with a code of `governor open`: a page that says whose
+        session the code opens or, if the form confirms that page, the cookie of the session; 403 if
+        the code opens nothing. Raises: ConfigurationError if our key cannot be used; CloudError."""
         return self._doors.take_code(request.form, request.cookies, self._now())
 
     def _not_signed_in(self, request: Request) -> Response:

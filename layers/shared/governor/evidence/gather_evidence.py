@@ -78,5 +78,6 @@ class GatherEvidence:
         return gathered
 
     def _pending(self, request: EvidenceRequest) -> Pending:
+        """Return the request with the shape of its instance type, of which nothing is read yet."""
         shape = self.shape(request.instance.instance_type)
         return Pending(request, shape, request.dimensions)

@@ -96,8 +96,8 @@ def _setting(cap: str) -> str:
 
 
 def cap_reached_text(cap: str, most: int) -> str:
-    """Return the text that the cap of this name, such as `OWNER#alice`, is reached, which allows
-    `most` actions."""
+    """Return the text that the cap of this name, which allows `most` actions, is reached. The name
+    is `OWNER#alice`, `ACCOUNT#123456789012`, or that of the cap of all accounts."""
     kind, _, name = cap.partition("#")
     whose = "for all accounts"
     if kind == "ACCOUNT":

@@ -48,14 +48,15 @@ class FindKnownFailures:
     hub: Target
 
     def __call__(self) -> frozenset[Target]:
-        """Return the targets that failed, if each of their failures is known. Return an empty set,
-        for which this sweep must fail, if one of them is new or no target was swept; also if none
-        failed. Raises: CloudError; then the sweep must fail, too."""
+        """Return the targets that failed, if sweeps have failed for each of their failures before.
+        Return an empty set if one of the failures is new or no target was swept, for which this
+        sweep must fail; also if no target failed. Raises: CloudError; then the sweep must fail,
+        too."""
         targets = swept_targets(self.policies.base().policy, self.hub)
         state_by_target = self._states_of_targets()
         failures = self._present_failures(targets, state_by_target)
         unswept = failures.keys() | state_by_target.keys()
-        is_any_swept = not unswept.issuperset(targets)
+        is_any_swept = any(target not in unswept for target in targets)
         if not failures or not is_any_swept:
             return frozenset()
         if self._new_keys(list(failures.values())):

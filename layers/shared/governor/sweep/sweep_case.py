@@ -179,22 +179,28 @@ class Case:
 
     @property
     def id(self) -> str:
+        """Return the id of the instance."""
         return self.listed.id
 
     @property
     def instance(self) -> Instance:
+        """Return the instance, as EC2 described it to this sweep."""
         return self.listed.instance
 
     @property
     def policy(self) -> Policy:
+        """Return the policy of the instance, with its overrides."""
         return self.listed.policy
 
     @property
     def record(self) -> InstanceRecord:
+        """Return what the table keeps of the instance, as this sweep read it."""
         return self.listed.record
 
     @property
     def previous(self) -> Observation:
+        """Return the observation of the previous sweep; its verdict is empty if that sweep did not
+        see this run of the instance."""
         return self.listed.previous
 
     @property

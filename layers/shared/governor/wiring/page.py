@@ -28,19 +28,20 @@ def approval_site(parts: Parts) -> ApprovalSite:
 
 
 def _policies_now(parts: Parts) -> Ready[Policies]:
-    """Return the function that reads the policy in force, or its people with defaults for the rest
-    if it is refused. The parser is loaded now. That function raises CloudError."""
+    """Load the parser, and return a function that reads the policy in force, or its people with
+    defaults for the rest if it is refused. That function raises CloudError."""
     from governor.wiring.policies import or_defaults
 
     return or_defaults(parts)
 
 
 def _policies_later(parts: Parts) -> Ready[Policies]:
-    """Return the function that reads the policy as that of `_policies_now` does, and loads the
-    parser only then, so that a page without a sign-in starts without it."""
+    """Return a function that reads the policy in force, or its people with defaults for the rest if
+    it is refused. It loads the parser when it is called, so that a page without a sign-in starts
+    without it. It raises CloudError."""
 
     def read_policy() -> Policies:
-        """Return the policy in force, or defaults if it is refused. Raises: CloudError."""
+        """Load the parser, and read the policy in force. Raises: CloudError."""
         return _policies_now(parts)()
 
     return read_policy

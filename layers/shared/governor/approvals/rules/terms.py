@@ -245,7 +245,8 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
     """Return why a person may not use the `wanted` power, and what to do instead. Call it only for
     a person who has not that power.
 
-    `person` is who is proven, `None` for somebody unknown; `by` is their name in the record.
+    `person` is who is proven, `None` for somebody unknown; `by` is their name in the record, such
+    as `slack:U0123` for somebody who answered in Slack.
     """
     doing = "start it again" if wanted == "undo" else f"{wanted} it"
     if person is None and not by.startswith("slack:"):

@@ -115,7 +115,8 @@ _ADVICE = _by_code()
 
 def advice_on(code: str, refused_call: str = START_CALL) -> str:
     """Return what to do about this code of an error or of a `StateReason`; an empty text if nothing
-    is known about it. `refused_call` is the call that met the error."""
+    is known about it. `refused_call` is the call that met the error. A prefix of the code, such as
+    `Client.`, does not matter but for the codes of `_OF_A_STATE`."""
     if refused_call == ASSUME_ROLE_CALL:
         return _ROLE
     if code in _OF_A_STATE:

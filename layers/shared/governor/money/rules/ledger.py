@@ -106,8 +106,8 @@ def saved_in(
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
     """Return whether the entry is a stop, and the instance was started again `within` this time
-    after its booking: the stop was wrong then. A start that fell back is booked already, so what
-    goes on after it is none."""
+    after its booking: the stop was wrong then. An entry that continues a saving after a start that
+    fell back is never one: the entry that this start ended says whether the stop was false."""
     if entry.is_continuation:
         return False
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within

@@ -144,7 +144,8 @@ def _idle_shutdown(config_name: str, answer: Any) -> str:
 
 
 def _with_tags(place: Place, notebooks: Sequence[Notebook]) -> list[Notebook]:
-    """Return the notebook instances with their tags, as far as those can be read."""
+    """Return the notebook instances with their tags. One whose tags cannot be read has none, and
+    that is reported."""
     arns = [notebook.arn for notebook in notebooks]
     all_tags = tags_of(place, "tags of SageMaker notebook instances", arns)
     return [

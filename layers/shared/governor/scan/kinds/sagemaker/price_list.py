@@ -69,6 +69,7 @@ def _prices_of(place: Place, ml_type: str) -> Mapping[str, UsdPerHour]:
 
 
 def _endpoint(region: str) -> str:
-    """Return the Region in which the Price List answers. Each of the three knows all Regions."""
+    """Return the Region whose endpoint of the Price List to ask about the prices in this one. There
+    are three endpoints, and each knows the prices of all Regions."""
     continent, _, _ = region.partition("-")
     return {"eu": "eu-central-1", "ap": "ap-south-1"}.get(continent, "us-east-1")
