@@ -338,7 +338,9 @@ class Batch:
     def _list_series(
         self, instances: list[Pending], wanted: SeriesFilter
     ) -> Mapping[str, Sequence[Listed]]:
-        """Return the series by instance id: a few instances one by one, many by one pass."""
+        """Return the series that CloudWatch lists for the filter `wanted`, by instance id. A few
+        instances are listed one by one; many by one pass over the namespace, which is then kept for
+        the next call. An instance without series may be missing. Raises: CloudError."""
         if wanted in self._passes:
             return self._passes[wanted]
         if len(instances) > _LISTED_SINGLY:
@@ -351,8 +353,8 @@ class Batch:
         return series_by_id
 
     def _series_of_one(self, instance_id: str, wanted: SeriesFilter) -> Sequence[Listed]:
-        """Return the series of one instance, which are listed once for this batch; empty if it has
-        none."""
+        """Return the series of one instance that CloudWatch lists for the filter `wanted`; empty if
+        there are none. They are listed once for this batch. Raises: CloudError."""
         key = (instance_id, wanted)
         if key not in self._listed_one_by_one:
             series_by_id = self._metrics.list_series(self._target, wanted, instance_id)

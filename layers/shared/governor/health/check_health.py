@@ -91,10 +91,10 @@ class CheckHealth:
         if not base.health.enabled or not self.claim_store.claim(claim_key, now, _LEASE):
             return summary
         summary.was_checked = True
-        known = self.finding_store.known_keys(target, now)
-        repeat = _repeat_of(known, now)
+        known_keys = self.finding_store.known_keys(target, now)
+        repeat = _repeat_of(known_keys, now)
         try:
-            readings = self._readings(summary, base, known, repeat)
+            readings = self._readings(summary, base, known_keys, repeat)
         except CloudError as error:
             if not self._is_known_state(target, error):
                 raise
@@ -103,13 +103,13 @@ class CheckHealth:
         summary.instances = len(readings)
 
         failed_ids = _note_unread(readings, summary)
-        failed_ids |= self._notify_owners(readings, base, known, summary)
+        failed_ids |= self._notify_owners(readings, base, known_keys, summary)
         if repeat is not None:
             # A repeat is made once; what fails again waits for the next full check.
             self.claim_store.done(claim_key, now, repeat.next_full_check - now)
             return summary
 
-        self._notify_of_empty(base, known, summary)
+        self._notify_of_empty(base, known_keys, summary)
         next_full_check = now + base.health.check_every - _EARLY
         if failed_ids:
             # The claim lapses before the next check, which then checks only these instances.
@@ -134,7 +134,7 @@ class CheckHealth:
         self,
         summary: HealthSummary,
         base: Policy,
-        known: Collection[str],
+        known_keys: Collection[str],
         repeat: _Repeat | None,
     ) -> dict[str, HealthReading]:
         """Read the GPUs of the running instances that the policy selects, and return the readings
@@ -151,7 +151,7 @@ class CheckHealth:
             policy = policy_or_base(self.policies, instance)
             if policy.health.enabled:
                 owner = owner_of(instance, base.ownership)
-                is_advice_due = advice_key(owner) not in known
+                is_advice_due = advice_key(owner) not in known_keys
                 requests.append(HealthRequest(instance, policy, is_advice_due))
         return self.read(summary.target, requests, summary.at)
 
@@ -159,7 +159,7 @@ class CheckHealth:
         self,
         readings: Mapping[str, HealthReading],
         base: Policy,
-        known: Collection[str],
+        known_keys: Collection[str],
         summary: HealthSummary,
     ) -> set[str]:
         """Notify each owner of new findings. Return the ids of instances with findings whose owner
@@ -169,7 +169,7 @@ class CheckHealth:
         for owner, owned in by_owner(instances, base.ownership).items():
             owned_readings = [readings[instance.instance_id] for instance in owned]
             try:
-                self._notify_owner(owner, owned_readings, base, known, summary)
+                self._notify_owner(owner, owned_readings, base, known_keys, summary)
             except GovernorError as error:
                 summary.problems.append(
                     f"{owner.name} was not notified: {type(error).__name__}: {error}"
@@ -184,7 +184,7 @@ class CheckHealth:
         owner: Owner,
         readings: Sequence[HealthReading],
         base: Policy,
-        known: Collection[str],
+        known_keys: Collection[str],
         summary: HealthSummary,
     ) -> None:
         """Notify one owner of all new findings, if there are any. Store as known the faults that
@@ -197,9 +197,9 @@ class CheckHealth:
         now = summary.at
         findings = _findings_of(readings)
         summary.findings += len(findings)
-        lasting = [finding for finding in findings if _is_known_fault(finding, known)]
-        is_advice_due = advice_key(owner) not in known
-        news = _new_findings(findings, known, with_advice=is_advice_due)
+        lasting = [finding for finding in findings if _is_known_fault(finding, known_keys)]
+        is_advice_due = advice_key(owner) not in known_keys
+        news = _new_findings(findings, known_keys, with_advice=is_advice_due)
         # Long enough that a lasting finding stays known even if a check is missed.
         known_until = now + 3 * base.health.check_every
         for alert, sent in health_alerts(news, lasting, owner, now):
@@ -207,7 +207,7 @@ class CheckHealth:
             summary.messages_sent += 1
             summary.findings_sent += len(sent)
             self.finding_store.note_known(summary.target, _keys(sent), known_until)
-        kept_keys = _keys(lasting) | _unclear_keys(readings, known)
+        kept_keys = _keys(lasting) | _unclear_keys(readings, known_keys)
         self.finding_store.note_known(summary.target, kept_keys, known_until)
         # Stored also if there was no advice to send: reading the metrics for it is what costs.
         if is_advice_due and any(_was_seen_working(reading) for reading in readings):
@@ -215,13 +215,13 @@ class CheckHealth:
             self.finding_store.note_known(summary.target, [advice_key(owner)], advised_until)
 
     def _notify_of_empty(
-        self, base: Policy, known: Collection[str], summary: HealthSummary
+        self, base: Policy, known_keys: Collection[str], summary: HealthSummary
     ) -> None:
         """Notify owners of Capacity Reservations that stand empty. A failure becomes a problem of
         the `summary`, and raises nothing."""
         try:
             notify_empty = NotifyEmpty(self.instances, self.finding_store, self.announcer)
-            summary.messages_sent += notify_empty(summary.target, base, known, summary.at)
+            summary.messages_sent += notify_empty(summary.target, base, known_keys, summary.at)
         except GovernorError as error:
             summary.problems.append(f"Capacity Reservations: {type(error).__name__}: {error}")
 
@@ -246,14 +246,14 @@ def _findings_of(readings: Sequence[HealthReading]) -> list[InstanceFinding]:
     return findings
 
 
-def _is_known_fault(finding: InstanceFinding, known: Collection[str]) -> bool:
+def _is_known_fault(finding: InstanceFinding, known_keys: Collection[str]) -> bool:
     """Return whether the finding is a fault that was sent before for each of its GPUs. It is false
     for advice, and for a fault that has become worse since."""
-    return finding.is_fault and all(key in known for key in finding.keys)
+    return finding.is_fault and all(key in known_keys for key in finding.keys)
 
 
 def _new_findings(
-    findings: Sequence[InstanceFinding], known: Collection[str], *, with_advice: bool
+    findings: Sequence[InstanceFinding], known_keys: Collection[str], *, with_advice: bool
 ) -> list[InstanceFinding]:
     """Return the faults that were not sent before; then, if `with_advice`, the advice that is worth
     sending. Return an empty list if there is neither."""
@@ -261,7 +261,7 @@ def _new_findings(
     advice = []
     for finding in findings:
         if finding.is_fault:
-            if not _is_known_fault(finding, known):
+            if not _is_known_fault(finding, known_keys):
                 faults.append(finding)
         elif with_advice and finding.is_worth_sending:
             advice.append(finding)
@@ -283,15 +283,15 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
     return keys
 
 
-def _unclear_keys(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
-    """Return the `known` keys of instances that could not be read or published nothing: missing
+def _unclear_keys(readings: Sequence[HealthReading], known_keys: Collection[str]) -> set[str]:
+    """Return the `known_keys` of instances that could not be read or published nothing: missing
     readings do not end a finding. Return an empty set if every instance has readings."""
     unclear_ids = set()
     for reading in readings:
         if reading.problem or not reading.measured:
             unclear_ids.add(reading.instance.instance_id)
     unclear_keys: set[str] = set()
-    for key in known:
+    for key in known_keys:
         # A key of a fault begins with the id of its instance.
         instance_id, _, _ = key.partition("#")
         if instance_id in unclear_ids:
@@ -307,12 +307,12 @@ class _Repeat(NamedTuple):
     instance_ids: Collection[str]
 
 
-def _repeat_of(known: Collection[str], now: UtcDatetime) -> _Repeat | None:
+def _repeat_of(known_keys: Collection[str], now: UtcDatetime) -> _Repeat | None:
     """Return the repeat that the last check has asked for, by keys such as
     `again#2026-12-04T12:00:00Z#i-0abc`; `None` if there is none, or its time is over: then all
     instances are due."""
     ids_by_full_check: dict[UtcDatetime, set[str]] = defaultdict(set)
-    for key in known:
+    for key in known_keys:
         kind, _, rest = key.partition("#")
         if kind == _REPEAT:
             next_full_check, _, instance_id = rest.partition("#")

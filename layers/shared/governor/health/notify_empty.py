@@ -36,11 +36,11 @@ class NotifyEmpty:
     announcer: Announcer
 
     def __call__(
-        self, target: Target, policy: Policy, known: Collection[str], now: UtcDatetime
+        self, target: Target, policy: Policy, known_keys: Collection[str], now: UtcDatetime
     ) -> int:
         """Notify the owner of each reservation of the target that has had unused capacity for long
         enough, and return the number of messages sent. Store since when each one has some, and
-        forget that of a reservation in full use. `known` are the stored keys of the target.
+        forget that of a reservation in full use. `known_keys` are the stored keys of the target.
 
         Return 0 also if the role may not read reservations. Raises: CloudError; messages before the
         failure were sent.
@@ -52,7 +52,7 @@ class NotifyEmpty:
             _log.warning("Capacity Reservations in %s are not looked at: %s", target, error)
             return 0
         message_count = 0
-        empty_since = _empty_since(known)
+        empty_since = _empty_since(known_keys)
         for reservation in reservations:
             since = empty_since.get(reservation.reservation_id)
             if not reservation.available:
@@ -60,7 +60,7 @@ class NotifyEmpty:
                 continue
             first_seen_at = now if since is None else since
             self._remember(reservation, first_seen_at, policy, now)
-            if _is_due(reservation, first_seen_at, policy, known, now):
+            if _is_due(reservation, first_seen_at, policy, known_keys, now):
                 self._notify(reservation, first_seen_at, policy, now)
                 message_count += 1
         return message_count
@@ -108,20 +108,20 @@ def _is_due(
     reservation: Reservation,
     since: UtcDatetime,
     policy: Policy,
-    known: Collection[str],
+    known_keys: Collection[str],
     now: UtcDatetime,
 ) -> bool:
     """Return whether the owner of a reservation with unused capacity `since` then is notified now:
     that is long enough ago, and the last message, too."""
     is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
-    return not is_young and _sent_key(reservation) not in known
+    return not is_young and _sent_key(reservation) not in known_keys
 
 
-def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
+def _empty_since(known_keys: Collection[str]) -> dict[str, UtcDatetime]:
     """Return since when reservations are known to have unused capacity, by id, from keys such as
     `empty-since#cr-0abc#2026-12-04T12:00:00Z`; an empty mapping if there is no such key."""
     empty_since = {}
-    for key in known:
+    for key in known_keys:
         kind, _, rest = key.partition("#")
         if kind == _SINCE:
             reservation_id, _, since = rest.partition("#")

@@ -108,10 +108,10 @@ def _caps(request: ViewRequest) -> Iterator[tuple[str, int, int]]:
             yield what, used, most
 
 
-def _words(what: str) -> str:
+def _words(cap: str) -> str:
     """Return the name of a cap for people: `account 111122223333` for `ACCOUNT#111122223333`, and
     `all accounts` for a name without `#`."""
-    kind, _, name = what.partition("#")
+    kind, _, name = cap.partition("#")
     if not name:
         return "all accounts"
     return f"{kind.lower()} {name}"

@@ -214,9 +214,10 @@ def _why_power_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> st
     return reasons[0] if reasons else None
 
 
-def _too_old(what: str, ended: UtcDatetime, allowed: timedelta) -> str:
-    """Return the reason that a reading, which ended then, is older than is allowed."""
+def _too_old(reading: str, ended: UtcDatetime, allowed: timedelta) -> str:
+    """Return the sentence that a reading is too old, such as `the newest reading of power`, which
+    ended then. `allowed` is how old it may be for an action without a person's approval."""
     return (
-        f"{what} ended at {in_utc(ended)}; without a person's approval it may be at most "
+        f"{reading} ended at {in_utc(ended)}; without a person's approval it may be at most "
         f"{minutes(allowed)} min old"
     )
