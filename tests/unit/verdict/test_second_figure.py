@@ -23,7 +23,7 @@ from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.judging import IdleRule, Metrics, SecondFigure, Vetoes
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, Verdict, VerdictKind
-from governor.verdict.rules.judge import judge
+from governor.verdict.rules.judge import is_candidate, judge
 from governor.verdict.rules.judging import Memory, Subject, wanted_figures
 from governor.verdict.rules.second_figure import has_power_limit
 from tests.builders import NOW, POLICY, TARGET, make_evidence, make_instance
@@ -414,7 +414,10 @@ def test_missing_figures_take_one_listing_for_each_of_a_few_instances(
         for metric in (UTILIZATION, "CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, dimensions, [1.0] * BINS)
         figures = wanted_figures(ASK)
-        requests.append(EvidenceRequest(instance=instance, policy=ASK, figures=figures))
+        request = EvidenceRequest(
+            instance=instance, policy=ASK, figures=figures, only_if=is_candidate
+        )
+        requests.append(request)
     GatherEvidence(metrics)(TARGET, requests, NOW)
 
     assert lists == metrics.lists

@@ -222,6 +222,11 @@ class Batch:
         figures = pending.figures_read & FIGURES.keys()
         return any(not FIGURES[figure].at_every_sweep for figure in figures)
 
+    def _is_decided(self, pending: Pending) -> bool:
+        """Return whether this read decides on a question or an act: unlike a sweep, it reads the
+        figures whatever utilization is."""
+        return pending.request.only_if is None and self._looks_everywhere(pending)
+
     def _listed_by_agent(self, instances: list[Pending], figure: str) -> Iterator[AskedSeries]:
         """Yield the series of one figure of the agent that a listing shows.
 
@@ -280,8 +285,8 @@ class Batch:
                 yield asked
 
     def _in_other_namespaces(self, candidates: list[Pending]) -> Iterator[AskedSeries]:
-        """Yield series of the policy's metric of utilization in other namespaces, for a few
-        instances on which this read decides. They may only show work.
+        """Yield series of the policy's metric of utilization in other namespaces, for a question or
+        an act about a few instances. They may only show work. A sweep does not list them.
 
         Yield nothing for a name of a team's own, which may mean something else elsewhere, and where
         the policy believes only namespaces that belong to one role.
@@ -289,7 +294,7 @@ class Batch:
         metric = self._names.utilization
         if self._names.bound_namespaces or profile_of(metric) is None:
             return
-        deciders = [pending for pending in candidates if self._looks_everywhere(pending)]
+        deciders = [pending for pending in candidates if self._is_decided(pending)]
         if len(deciders) > _LISTED_SINGLY:
             return
         wanted = SeriesFilter(None, metric)
