@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from cli.policy_units import unit_warnings
 from governor.core.instance import DELETE_AFTER_TAG, NAME_TAG
 from governor.evidence.rules.figures import is_share_by_name, limit_of
 from governor.evidence.rules.freshness import why_never_fresh
@@ -41,6 +42,7 @@ def warnings(policy: Policy) -> tuple[str, ...]:
         *_of_judging(policy),
         *_of_measuring(policy),
         *_of_profile(policy),
+        *unit_warnings(policy),
         *_of_fresh_readings(policy),
         *_of_exemption(policy),
         *_of_snapshot_tags(policy),

@@ -304,6 +304,30 @@ def test_ec2_power_of_some_gpus_confirms_nothing(measured: int, *, also_whole: b
     assert (0, False) == (result.episodes_started, result.is_stopped)
 
 
+@pytest.mark.parametrize("dimensions", [{}, {"GpuId": "0"}])
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(0.0, NOT_UNASKED), (0.1, STOPPED), (0.9, STOPPED)]
+)
+def test_ec2_power_of_exactly_0_confirms_nothing(
+    percent: float, expected: Outcomes, dimensions: dict[str, str]
+) -> None:
+    """A GPU that runs draws some power. EC2's figure of an idle one may be 0.9%."""
+    series = [QUIET[0], Published("GPUPowerUtilization", percent, dimensions)]
+
+    assert expected == outcomes(series)
+
+
+def test_ec2_power_of_0_for_one_gpu_confirms_nothing() -> None:
+    """Seven of eight are plausible."""
+    series = [Published(UTILIZATION, 0.0, {"index": str(gpu)}) for gpu in range(8)]
+    for gpu in range(8):
+        percent = 0.0 if gpu == 3 else 10.0
+        series.append(Published("GPUPowerUtilization", percent, {"GpuId": str(gpu)}))
+    result = outcomes(series, instance_type="p5.48xlarge")
+
+    assert (0, False) == (result.episodes_started, result.is_stopped)
+
+
 @pytest.mark.parametrize("dimensions", [[{}], [{"GpuId": str(gpu)} for gpu in range(8)]])
 def test_ec2_power_of_all_gpus_confirms(dimensions: Sequence[dict[str, str]]) -> None:
     """One series of the whole instance, or one of each GPU."""

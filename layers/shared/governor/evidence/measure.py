@@ -18,8 +18,7 @@ from governor.evidence.rules.figures import (
     FIGURES,
     WORK,
     Publisher,
-    Scale,
-    implausible_power_watts,
+    implausible_reading,
     is_published_by,
 )
 from governor.policy.model.acting import RELEASED_FOR
@@ -91,8 +90,9 @@ class Measurement:
         window = self._window_of(figure)
         # Every GPU and both directions of the network: one alone says nothing about the others.
         parts = pending.parts(figure) or [highest]
-        if FIGURES[figure].scale is Scale.PERCENT_OF_POWER:
-            parts = [_plausible_power(part, pending) for part in parts]
+        if FIGURES[figure].confirms_utilization:
+            implausible = implausible_reading(figure, pending.shape)
+            parts = [_plausible(part, implausible) for part in parts]
         measured.measured_percent[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
         reading_ends = [evidence.last_reading_end(part, window) for part in parts]
         longest_holes = [evidence.longest_hole(part, window) for part in parts]
@@ -188,13 +188,12 @@ def _last_nonzero(series: Series) -> int | None:
     return None
 
 
-def _plausible_power(series: Series, pending: Pending) -> Series:
-    """Return the readings of power in watts, with holes for those that are too low for a GPU that
-    runs: they do not count as measured."""
-    implausible_watts = implausible_power_watts(pending.shape)
+def _plausible(series: Series, implausible: float) -> Series:
+    """Return the readings of power, with holes for those up to `implausible`: they are too low for
+    a GPU that runs, and do not count as measured."""
     plausible: list[float | None] = []
     for value in series:
-        is_plausible = value is not None and value > implausible_watts
+        is_plausible = value is not None and value > implausible
         plausible.append(value if is_plausible else None)
     return tuple(plausible)
 

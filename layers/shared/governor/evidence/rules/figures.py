@@ -298,6 +298,14 @@ def implausible_power_watts(shape: Shape | None) -> float:
     return max(_LEAST_POWER_WATTS, limit_watts * _LEAST_POWER_PERCENT / 100.0)
 
 
+def implausible_reading(figure: str, shape: Shape | None) -> float:
+    """Return up to which reading a second figure does not count as measured: the agent's in watts,
+    EC2's own in percent, which may be as low as 0.9 but not 0."""
+    if is_published_by(figure, Publisher.AGENT):
+        return implausible_power_watts(shape)
+    return 0.0
+
+
 def implausible_power_percent(shape: Shape | None) -> float:
     """Return `implausible_power_watts` in percent of the power limit; 1% if that is not known."""
     limit_watts = _whole(Scale.PERCENT_OF_POWER, shape)

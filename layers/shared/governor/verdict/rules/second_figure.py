@@ -19,6 +19,7 @@ from governor.evidence.rules.figures import (
     Publisher,
     confirming_figures,
     implausible_power_percent,
+    implausible_reading,
     is_published_by,
     is_share_by_name,
     limit_of,
@@ -364,12 +365,14 @@ def _power_percent(evidence: Evidence, figure: str) -> float | None:
 
 
 def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool:
-    """Return whether no reading of power by the agent was as high as that of a GPU that runs. EC2's
-    own figure may be near 0."""
-    if not is_published_by(figure, Publisher.AGENT):
-        return False
+    """Return whether no reading of power was as high as that of a GPU that runs. EC2's own figure
+    may be near 0, but not 0."""
     highest = _power_percent(evidence, figure)
-    return highest is not None and highest <= implausible_power_percent(shape_of(instance_type))
+    if highest is None:
+        return False
+    if is_published_by(figure, Publisher.AGENT):
+        return highest <= implausible_power_percent(shape_of(instance_type))
+    return highest <= implausible_reading(figure, shape_of(instance_type))
 
 
 def _newest_figure(evidence: Evidence) -> str | None:
