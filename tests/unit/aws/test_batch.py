@@ -55,7 +55,10 @@ def test_jobs_of_all_its_queues_are_counted() -> None:
 
     found = AwsBatch(clients).environment(TARGET, "train-gpu", NOW)
 
-    assert BatchEnvironment("train-gpu", 16, 32, 3, 1, {"Owner": "ada"}, 1, CLUSTER) == found
+    expected = BatchEnvironment(
+        "train-gpu", 16, 32, 3, 1, {"Owner": "ada"}, 1, CLUSTER, jobs_perhaps_elsewhere=1
+    )
+    assert expected == found
     assert {"fast", "slow"} == {p["jobQueue"] for name, p in client.calls if name == "list_jobs"}
     assert [("batch", TARGET, True)] == clients.asked
 
@@ -81,6 +84,27 @@ def test_an_environment_on_eks_names_its_cluster_and_namespace() -> None:
         found.eks_cluster,
         found.eks_namespace,
     )
+
+
+def test_running_jobs_of_a_queue_without_another_environment_run_here() -> None:
+    """Three run in a queue of its own, two in one that it shares."""
+
+    def page(jobQueue: str, jobStatus: str, maxResults: int) -> dict[str, Any]:
+        """Return jobs that run, and no others."""
+        numbers = {("own", "RUNNING"): 3, ("shared", "STARTING"): 2}
+        number = numbers.get((jobQueue, jobStatus), 0)
+        return {"jobSummaryList": [{"jobId": str(n)} for n in range(number)]}
+
+    client = ScriptedClient(
+        describe_compute_environments={"computeEnvironments": [ENVIRONMENT]},
+        describe_job_queues={"jobQueues": [queue("own", ARN), queue("shared", "arn:other", ARN)]},
+        list_jobs=page,
+    )
+
+    found = AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu", NOW)
+
+    assert found is not None
+    assert (5, 2) == (found.jobs_running, found.jobs_perhaps_elsewhere)
 
 
 @pytest.mark.parametrize(

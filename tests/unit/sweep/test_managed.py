@@ -177,6 +177,64 @@ def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
 
 
 @pytest.mark.parametrize(
+    ("waiting", "pending", "running", "elsewhere", "is_doubted"),
+    [
+        (5, 0, 3, 3, True),
+        (1, 0, 1, 1, True),
+        (5, 4, 100, 100, True),
+        (5, 0, 3, 2, False),
+        (5, 0, 3, 0, False),
+        (5, 5, 3, 3, False),
+        (0, 0, 3, 3, False),
+    ],
+)
+def test_jobs_that_may_run_elsewhere_do_not_hide_stuck_ones(
+    waiting: int, pending: int, running: int, elsewhere: int, is_doubted: bool
+) -> None:
+    """The queue uses another environment, too. Batch does not say where a job runs."""
+    environment = BatchEnvironment(
+        "train-gpu",
+        96,
+        96,
+        waiting,
+        running,
+        {},
+        pending,
+        "arn:ecs/train",
+        jobs_perhaps_elsewhere=elsewhere,
+    )
+    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment)
+    text = " ".join(lines)
+
+    assert is_doubted == ("may run in another compute environment" in text)
+    assert is_doubted == ("describe-jobs" in text)
+    assert is_doubted == ("list-container-instances" in text)
+    assert not is_doubted or "minvCpus=0" not in text
+    if is_doubted:
+        assert ["1.", "2.", "3.", "4."] == [line[:2] for line in lines[-4:]]
+
+
+def test_jobs_on_eks_that_may_run_elsewhere_are_found_by_their_pods() -> None:
+    """On EKS, a pod names its node."""
+    environment = BatchEnvironment(
+        "train-gpu",
+        0,
+        96,
+        5,
+        3,
+        {},
+        eks_cluster="arn:aws:eks:us-east-1:123456789012:cluster/ml",
+        eks_namespace="jobs",
+        jobs_perhaps_elsewhere=3,
+    )
+    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+
+    assert "kubectl get pods -n jobs -o wide" in text
+    assert "describe-jobs" not in text
+    assert "Ready?" in text
+
+
+@pytest.mark.parametrize(
     ("minimum", "waiting", "pending", "running", "is_stuck"),
     [
         (96, 5, 0, 0, True),

@@ -39,6 +39,14 @@ class _JobCount(NamedTuple):
     """The part of `number` that was submitted after the time asked for."""
 
 
+class _Queue(NamedTuple):
+    """A job queue that uses a compute environment."""
+
+    arn: str
+    is_shared: bool
+    """True if it also uses another environment."""
+
+
 class AwsBatch(Adapter):
     """Fulfils `governor.sweep.sweep_alerts.BatchReader`."""
 
@@ -53,9 +61,15 @@ class AwsBatch(Adapter):
             """Return the environment of a record; its queues and jobs are asked for."""
             resources = record.get("computeResources") or {}
             queues = self._queues(target, record["computeEnvironmentArn"])
-            pending = self._jobs(target, queues, _PENDING)
-            runnable = self._jobs(target, queues, _RUNNABLE, created_after=placed_until)
-            running = self._jobs(target, queues, _RUNNING)
+            arns = [queue.arn for queue in queues]
+            own_arns = [queue.arn for queue in queues if not queue.is_shared]
+            shared_arns = [queue.arn for queue in queues if queue.is_shared]
+            pending = self._jobs(target, arns, _PENDING)
+            runnable = self._jobs(target, arns, _RUNNABLE, created_after=placed_until)
+            running = self._jobs(target, own_arns, _RUNNING)
+            # Batch lists the jobs of a queue, and not where they run. To ask for each job would
+            # show its environment variables, which may hold secrets.
+            perhaps_elsewhere = self._jobs(target, shared_arns, _RUNNING)
             jobs_waiting = pending.number + runnable.number
             has_more_waiting = pending.has_more or runnable.has_more
             on_eks = record.get("eksConfiguration") or {}
@@ -66,14 +80,15 @@ class AwsBatch(Adapter):
                 minimum_vcpus=resources.get("minvCpus", 0),
                 desired_vcpus=resources.get("desiredvCpus", 0),
                 jobs_waiting=jobs_waiting,
-                jobs_running=running.number,
+                jobs_running=running.number + perhaps_elsewhere.number,
                 tags=record.get("tags") or {},
                 jobs_pending=pending.number + runnable.new,
                 ecs_cluster=record.get("ecsClusterArn") or "",
                 eks_cluster=eks_cluster,
                 eks_namespace=eks_namespace,
                 has_more_waiting=has_more_waiting,
-                has_more_running=running.has_more,
+                has_more_running=running.has_more or perhaps_elsewhere.has_more,
+                jobs_perhaps_elsewhere=perhaps_elsewhere.number,
             )
 
         operation = "batch:DescribeComputeEnvironments"
@@ -81,20 +96,21 @@ class AwsBatch(Adapter):
         environments = self._records(operation, target, path, read, computeEnvironments=[name])
         return next(environments, None)
 
-    def _queues(self, target: Target, environment_arn: str) -> list[str]:
-        """Return the ARNs of the job queues that use the compute environment; empty if none does.
-        Raises: CloudError."""
+    def _queues(self, target: Target, environment_arn: str) -> list[_Queue]:
+        """Return the job queues that use the compute environment; empty if none does. Raises:
+        CloudError."""
 
-        def arn_if_using(queue: Mapping[str, Any]) -> str | None:
-            """Return the queue's ARN; `None` if it does not use the environment."""
-            for order in queue.get("computeEnvironmentOrder") or ():
-                if order["computeEnvironment"] == environment_arn:
-                    return str(queue["jobQueueArn"])
-            return None
+        def queue_if_using(queue: Mapping[str, Any]) -> _Queue | None:
+            """Return the queue; `None` if it does not use the environment."""
+            orders = queue.get("computeEnvironmentOrder") or ()
+            environments = {order["computeEnvironment"] for order in orders}
+            if environment_arn not in environments:
+                return None
+            return _Queue(str(queue["jobQueueArn"]), is_shared=len(environments) > 1)
 
         operation = "batch:DescribeJobQueues"
         queues = self._records(
-            operation, target, ("jobQueues",), arn_if_using, following="nextToken"
+            operation, target, ("jobQueues",), queue_if_using, following="nextToken"
         )
         return list(queues)
 

@@ -82,13 +82,15 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
     `batch` is the environment as AWS Batch describes it; `None` for other kinds, and if it could
     not be read. `devices` are the words for the accelerators of its idle instances.
     """
+    state = _batch_state(batch)
     values = {
         "kind": _slug(home.kind),
         "runs": home.runs,
         "service": home.service,
         "name": home.name or "NAME",
         "cluster": home.cluster or "CLUSTER",
-        "state": _batch_state(batch),
+        "state": state,
+        "has_checks": state in ("stuck", "doubted"),
         "batch": batch,
         "devices": devices,
         "running": None,
@@ -107,14 +109,16 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
 def _batch_state(batch: BatchEnvironment | None) -> str:
     """Return why a compute environment keeps its instances, as the template names it.
 
-    `jobs` run, jobs are `stuck`, its `minimum` of vCPUs is above 0 without any job or while all
-    jobs are `waiting` for something else, it is `free` to shrink, or it is `unread` (`batch` is
-    `None`).
+    `jobs` run; jobs are `stuck`, or it is `doubted` that none is, because the running ones may run
+    elsewhere; its `minimum` of vCPUs is above 0 without any job or while all jobs are `waiting` for
+    something else; it is `free` to shrink; or it is `unread` (`batch` is `None`).
     """
     if batch is None:
         return "unread"
     if batch.has_stuck_jobs:
         return "stuck"
+    if batch.may_have_stuck_jobs:
+        return "doubted"
     if batch.jobs_running:
         return "jobs"
     if not batch.minimum_vcpus:

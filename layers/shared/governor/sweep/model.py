@@ -35,11 +35,21 @@ class BatchEnvironment:
     """True if more jobs wait than were counted."""
     has_more_running: bool = False
     """True if more jobs run than were counted."""
+    jobs_perhaps_elsewhere: int = 0
+    """The part of `jobs_running` whose queues also use other environments: they may run there."""
 
     @property
     def has_stuck_jobs(self) -> bool:
         """Return whether jobs could run, and have for some minutes, and none does."""
         return self.jobs_waiting > self.jobs_pending and not self.jobs_running
+
+    @property
+    def may_have_stuck_jobs(self) -> bool:
+        """Return whether jobs could run, and have for some minutes, and each job that runs may run
+        in another environment."""
+        could_run = self.jobs_waiting > self.jobs_pending
+        all_perhaps_elsewhere = self.jobs_running == self.jobs_perhaps_elsewhere
+        return could_run and self.jobs_running > 0 and all_perhaps_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
