@@ -624,6 +624,54 @@ def test_a_denial_is_reported_once_for_all_instances_of_a_target(error: CloudErr
     assert [[]] == [one.facts["instance_ids"] for one in tagged.hub.begun]
 
 
+ODD = tags_refused("InvalidParameterValue")
+
+
+@pytest.mark.parametrize("error", [NO_TAGS, BY_TAG_POLICY, ODD], ids=lambda error: error.code)
+def test_a_refusal_of_one_instance_is_its_own_state_where_others_are_tagged(
+    error: CloudError,
+) -> None:
+    """An organization may deny by the tags of an instance. Nothing is wrong with its target."""
+    tagged = Tagged(3)
+    *others, refused_id = tagged.ids
+    tagged.refuse(error, refused_id)
+    tagged.sweep(40)
+
+    (begun,) = tagged.hub.begun
+    assert [refused_id] == begun.facts["instance_ids"]
+    assert [] == tagged.hub.over
+    [state] = tagged.world.state.standing_states()
+    assert refused_id == state.instance_id
+    assert [1, 1] == [tagged.tries(instance_id) for instance_id in others]
+
+
+def test_an_odd_refusal_of_the_only_instance_is_its_own_state() -> None:
+    """The next idle instance is tagged at once."""
+    tagged = Tagged(2)
+    first, second = tagged.ids
+    tagged.refuse(ODD, first)
+    tagged.world.publish(second, [90.0] * 48)
+    tagged.sweep(3)
+    assert [[first]] == [message.facts["instance_ids"] for message in tagged.hub.begun]
+
+    tagged.world.publish(second, [1.0] * 48)
+    tagged.sweep(20)
+    assert 1 == tagged.tries(second)
+
+
+def test_an_odd_refusal_of_all_instances_is_reported_once_for_their_target() -> None:
+    """The same answer for two is expected for the next one, too."""
+    tagged = Tagged(3)
+    tagged.refuse(ODD, *tagged.ids)
+    tagged.world.publish(tagged.ids[2], [90.0] * 48)
+    tagged.sweep(3)
+
+    tagged.world.publish(tagged.ids[2], [1.0] * 48)
+    tagged.sweep(40)
+
+    assert [[]] == [message.facts["instance_ids"] for message in tagged.hub.begun]
+
+
 def test_a_denial_is_over_for_all_once_a_tag_was_set() -> None:
     """In a busy target an instance waits for its hourly try at any time. It would keep the state
     alive for good, and its tags would come an hour late."""

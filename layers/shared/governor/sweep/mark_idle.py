@@ -17,7 +17,7 @@ from governor.core.errors import CloudError
 from governor.core.instance import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.core.units import in_parts, iso, listed, parse_iso
 from governor.episode.model.standing import StandingState, StateKind
-from governor.episode.rules.standing import cannot_tag, has_too_many_tags
+from governor.episode.rules.standing import cannot_tag, has_too_many_tags, refuses_all_tags
 from governor.episode.store.instances import Failures, Instances
 from governor.evidence.ports import InstanceTagger
 from governor.policy.model.policy import Mode
@@ -69,7 +69,8 @@ def mark_idle(
                 refused.update(_write_marks(sweep, tagger, instance_store, write, denied_ids))
                 tried_ids += denied_ids
         _note_known(sweep, failure_store, known, tried_ids, refused)
-        _note_refused(sweep, failure_store, refused)
+        is_one_tagged = len(refused) < len(tried_ids)
+        _note_refused(sweep, failure_store, known, refused, is_one_tagged=is_one_tagged)
 
 
 def _states_of_tags(sweep: Sweep, failure_store: Failures) -> list[StandingState]:
@@ -137,22 +138,45 @@ def _note_known(
     _note_states(sweep, failure_store, standing)
 
 
-def _note_refused(sweep: Sweep, failure_store: Failures, refused: Mapping[str, CloudError]) -> None:
+def _note_refused(
+    sweep: Sweep,
+    failure_store: Failures,
+    known: Mapping[str, StandingState],
+    refused: Mapping[str, CloudError],
+    *,
+    is_one_tagged: bool,
+) -> None:
     """Store the states of instances whose tags were refused for a reason that only people can
     change; any other error becomes a problem of the sweep. `refused` is by instance id.
 
-    An instance with too many tags is a state of its own. Any other refusal is one of the target, so
-    that people are notified once and not for each instance.
+    A refusal that is not about one instance alone is a state of the target, so that people are
+    notified once and not for each instance. It is none if another instance was tagged. What is
+    `known` stays a state of the same place: instances are tried again one by one.
     """
     standing: dict[str, StandingState] = {}
     for instance_id, error in refused.items():
-        if has_too_many_tags(error):
-            standing[instance_id] = _state(sweep, error, instance_id)
-        elif cannot_tag(error):
-            standing[""] = _state(sweep, error, "")
-        else:
+        if not cannot_tag(error):
             sweep.summary.problems.append(f"tags of {instance_id}: {error}")
+            continue
+        state = known.get(instance_id)
+        if has_too_many_tags(error):
+            place_id = instance_id
+        elif state is not None:
+            place_id = state.instance_id
+        else:
+            is_of_target = not is_one_tagged and _is_of_target(error, refused)
+            place_id = "" if is_of_target else instance_id
+        standing[place_id] = _state(sweep, error, place_id)
     _note_states(sweep, failure_store, standing)
+
+
+def _is_of_target(error: CloudError, refused: Mapping[str, CloudError]) -> bool:
+    """Return whether a refusal is about all instances of the target: by its code, or because it is
+    the answer for each of at least two. `refused` holds the answers of all that were tried."""
+    if refuses_all_tags(error):
+        return True
+    codes = {other.code for other in refused.values()}
+    return len(refused) > 1 and codes == {error.code}
 
 
 def _state(sweep: Sweep, error: CloudError, instance_id: str) -> StandingState:

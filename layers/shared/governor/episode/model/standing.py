@@ -24,7 +24,7 @@ class StateKind(StrEnum):
     """The role may not list instances there: an organization's policy denies it, or it lacks the
     right."""
     CANNOT_TAG = "cannot-tag"
-    """An instance has 50 tags and takes no more, or tagging is denied in the target."""
+    """EC2 refuses the tags of an instance, as of one that has 50, or all tags in the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class StandingState:
     seen_at: UtcDatetime
     """The time of the last sweep that met the state."""
     instance_id: str = ""
-    """Set for an instance that has too many tags; empty for a state of the target."""
+    """Set for an instance that takes no tag, such as one that has 50; empty for a state of the
+    target."""
     told_at: UtcDatetime | None = None
     """When people were notified that it began; `None` if they were not yet."""
 

@@ -30,6 +30,7 @@ _EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExp
 _CONCURRENT_TAGGING = "ConcurrentTagAccess"
 """EC2's code if another call changes the tags of the same resource at that moment."""
 _ASSUME_ROLE = "sts:AssumeRole"
+_REFUSING_ALL_CODES = _DENIED_CODES | {"AuthFailure", "TagPolicyViolation"}
 _TOO_MANY_TAGS = "TagLimitExceeded"
 
 
@@ -100,9 +101,19 @@ def _state_of_role(error: CloudError) -> StateKind | None:
     return None
 
 
+def refuses_all_tags(error: CloudError) -> bool:
+    """Return whether this refusal of tagging an instance is one of the role's rights, or of a
+    policy of the organization, so that other instances of the target are refused, too, unless one
+    was tagged.
+
+    Return false for a refusal that may be about this instance alone, such as too many tags.
+    """
+    return error.code in _REFUSING_ALL_CODES
+
+
 def has_too_many_tags(error: CloudError) -> bool:
     """Return whether this error of tagging an instance says that it has the most tags that EC2
-    allows: a standing state of the instance."""
+    allows: a standing state of the instance, however many have it."""
     return error.code == _TOO_MANY_TAGS
 
 
