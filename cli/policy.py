@@ -168,7 +168,9 @@ def _is_fit(path: Path, book: PolicyBook, policies: Sequence[NamedPolicy], out: 
             }
             out.list(f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact)
     for what in UNSEEN:
-        out.list(f"{path}: not in the document, look yourself: {what}", "unseen", {"what": what})
+        out.list(
+            f"{path}: check by hand, the document cannot show it: {what}", "unseen", {"what": what}
+        )
     return not printed
 
 

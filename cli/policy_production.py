@@ -21,8 +21,8 @@ _SHORTEST_NOTICE_MINUTES = 30
 _KEYS_WITH_A_MEANING = ("name", "owner", "project", "environment")
 
 UNSEEN = (
-    "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/console.md)",
-    "delivery: a channel that the people who are asked read (docs/channels.md)",
+    "sign-in: whether the stack sets OidcIssuer and OidcApproverGroup (docs/console.md)",
+    "delivery: whether a channel reaches the people who are asked (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
     "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act "
     "wait where several GPUs share one (docs/trust.md)",
@@ -31,7 +31,7 @@ UNSEEN = (
     "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by "
     "IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",
-    "policy: two_people_for_policy holds only from the first `bin/governor policy put` "
+    "policy: two_people_for_policy counts only from the first `bin/governor policy put` "
     "on; `policy history` says whether a version is in force. A change of the "
     "parameter PolicyYaml waits for nobody",
 )
@@ -75,14 +75,14 @@ def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.mode is Mode.OBSERVE:
         yield "mode", "is observe: nothing is asked or done; set ask when the reports look right"
     if policy.plan.local_disks_may_be_lost_unasked:
-        yield "plan.local_disks_may_be_lost_unasked", "wipes data without a yes; set false"
+        yield "plan.local_disks_may_be_lost_unasked", "wipes data without an approval; set false"
     if policy.mode is Mode.AUTO and approval.notice_minutes < _SHORTEST_NOTICE_MINUTES:
         yield (
             "approval.notice_minutes",
             f"is too short to hold it; set {_SHORTEST_NOTICE_MINUTES} or more",
         )
     if approval.on_expiry == "act":
-        yield "approval.on_expiry", "takes silence for a yes; set no-action"
+        yield "approval.on_expiry", "takes silence for an approval; set no-action"
     if not policy.vetoes.required:
         yield (
             "vetoes.required",
@@ -112,6 +112,6 @@ def _of_brakes(policy: Policy) -> Iterator[tuple[str, str]]:
         name = f"{scope}_actions_per_hour"
         number = getattr(policy.caps, name)
         if number > _MOST_ACTIONS_PER_HOUR:
-            yield f"caps.{name}", f"is {number}: more than people could put right; set 100 or less"
+            yield f"caps.{name}", f"is {number}: more than people could undo; set 100 or less"
         if number == 0:
             yield f"caps.{name}", "is 0: nothing is ever done"

@@ -51,8 +51,8 @@ _LISTENING = ("Enabled", "Enabling", "Creating", "Updating")
 
 
 def role_names(world: World) -> Finding:
-    """The roles that members trust, and the one that put_away assumes, have their fixed names,
-    whole, and no role's name is longer than 64.
+    """The roles that members trust, and the one that put_away assumes, have their full fixed names,
+    and no role's name is longer than 64 characters.
 
     Source: derived from real names: how CloudFormation shortens names is not documented.
     """
@@ -108,7 +108,7 @@ def _foreign_policies(world: World, role: str, own_arns: Set[str]) -> Iterator[s
 
 
 def drift(world: World) -> Finding:
-    """Nothing of the stack was changed beside CloudFormation.
+    """Nothing of the stack was changed outside CloudFormation.
 
     Source: CloudFormation API, DescribeStackResourceDrifts; reads the last detection and starts
     none.
@@ -177,7 +177,7 @@ def _lock(world: World, bucket: str) -> Mapping[str, Any]:
 
 
 def table(world: World) -> Finding:
-    """The state table can be restored to any second, is encrypted by KMS, and forgets by itself.
+    """The state table can be restored to any second, is encrypted by KMS, and deletes old items.
 
     Source: DynamoDB API; the audit reads its stream, which needs old and new images.
     """
@@ -251,7 +251,7 @@ def state_machines(world: World) -> Finding:
 
 
 def api_throttles(world: World) -> Finding:
-    """Every route of the API has a throttle of its own: a flood of one leaves answers alone.
+    """Every route of the API has a throttle of its own: a flood of one cannot block answers.
 
     Source: API Gateway Developer Guide: HTTP APIs throttle per route, best effort; WAF does not
     cover them.
@@ -314,7 +314,7 @@ def mappings(world: World) -> Finding:
 
 
 def subscriptions(world: World) -> Finding:
-    """Somebody confirmed to get alerts: SNS takes messages also when it has nobody to give them to.
+    """Somebody has confirmed a subscription: SNS accepts alerts even if nobody gets them.
 
     Source: SNS Developer Guide; the address gets a mail with a link, once.
     """
@@ -426,8 +426,7 @@ def _dimensions_of_rule(physical_id: str) -> list[dict[str, str]]:
 
 
 def session_names(world: World) -> Finding:
-    """CloudTrail names a function's calls after the function: sessions of Lambda roles bear its
-    name.
+    """CloudTrail shows which function made a call: a Lambda role's session has the function's name.
 
     Source: memory; CloudTrail shows calls about 15 minutes later.
     """

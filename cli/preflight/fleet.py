@@ -173,7 +173,7 @@ def gpu_metric_delay(world: World) -> Finding:
 
 
 def ec2_metric_delay(world: World) -> Finding:
-    """EC2's own figures are there lag_seconds after their 5 minutes: CPU and network are vetoes.
+    """EC2's own metrics arrive lag_seconds after their 5 minutes: CPU and network can veto.
 
     Source: memory: basic monitoring publishes every 5 minutes.
     """
@@ -323,8 +323,7 @@ def snapshot_keys(world: World) -> Finding:
 
 
 def volume_keys(world: World) -> Finding:
-    """The keys of encrypted volumes are enabled: an instance whose key is not would never start
-    again.
+    """The keys of encrypted volumes are enabled: with a disabled key, an instance cannot start.
 
     Source: EBS User Guide: a running instance does not notice, the next attach fails.
     """

@@ -198,8 +198,8 @@ RULES: Mapping[str, Rule] = {
 
 
 def stop_by_tag(world: World) -> Finding:
-    """The role that stops and terminates may do so with the selector tag alone, and never with the
-    exemption key or the tag of an Auto Scaling group.
+    """The role that stops and terminates is refused without the selector tag on the instance, and
+    with the exemption key or the tag of an Auto Scaling group.
 
     Source: Service Authorization Reference of EC2; the statements are ActorRole of template.yaml.
     """
@@ -207,8 +207,7 @@ def stop_by_tag(world: World) -> Finding:
 
 
 def no_right_of_its_own(world: World) -> Finding:
-    """put_away itself may neither stop, terminate nor cancel: it takes a session of another role
-    for each call.
+    """put_away itself may not stop, terminate or cancel: it assumes another role for each call.
 
     Source: Service Authorization Reference of EC2; PutAwayAccess of template.yaml.
     """
@@ -258,7 +257,7 @@ def command_by_tag(world: World) -> Finding:
 
 
 def bound_namespace(world: World) -> Finding:
-    """A policy variable binds a namespace to one instance: GPU/EC2/${aws:userid} is no other's.
+    """A policy variable binds a namespace to one instance: no other may use GPU/EC2/${aws:userid}.
 
     Source: derived from the IAM User Guide on policy variables; metrics.bound_namespaces rests on
     it.

@@ -525,8 +525,8 @@ def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: 
     ("text", "said"),
     [
         ("mode: observe", "mode is observe"),
-        ("approval: {on_expiry: act}", "approval.on_expiry takes silence for a yes"),
-        ("plan: {local_disks_may_be_lost_unasked: true}", "wipes data without a yes"),
+        ("approval: {on_expiry: act}", "approval.on_expiry takes silence for an approval"),
+        ("plan: {local_disks_may_be_lost_unasked: true}", "wipes data without an approval"),
         (
             "mode: auto\nmetrics: {publishers_are_trusted: true}\napproval: {notice_minutes: 29}",
             "approval.notice_minutes is too short",
@@ -536,7 +536,7 @@ def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: 
             "may tag",
         ),
         ("caps: {owner_actions_per_hour: 0}", "caps.owner_actions_per_hour is 0"),
-        ("caps: {account_actions_per_hour: 500}", "more than people could put right"),
+        ("caps: {account_actions_per_hour: 500}", "more than people could undo"),
         ("breaker: {turned_silent_percent: 99}", "breaker hardly ever trips"),
         ("vetoes: {required: []}", "vetoes.required is empty"),
         ("exemption: {tag_key: Environment, tag_value: production}", "exemption.tag_key is a key"),
@@ -573,9 +573,9 @@ def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
     )
     file.write_text(f"mode: ask\n{people}")
     code, out = run(capsys, "check", "--production", str(file))
-    assert (0, True, True) == (code, "look yourself: sign-in" in out, "ok, version" in out), out
-    assert "two_people_for_policy holds only from the first `bin/governor policy put` on" in out
-    assert "look yourself: owners: " in out
+    assert (0, True, True) == (code, "cannot show it: sign-in" in out, "ok, version" in out), out
+    assert "two_people_for_policy counts only from the first `bin/governor policy put` on" in out
+    assert "cannot show it: owners: " in out
     assert "`bin/governor doctor` lists those that name nobody" in out
 
     file.write_text(
