@@ -281,7 +281,7 @@ def test_make_soak_tries_what_the_suite_repeats_only_a_little() -> None:
     assert soak.startswith("$(VENV)/python -m tests.soak ")
 
 
-@pytest.mark.parametrize(("said", "count", "step"), [("long", 500, 1), ("", 25, 7)])
+@pytest.mark.parametrize(("said", "count", "step"), [("long", 500, 1), ("", 15, 7)])
 def test_a_variable_says_how_often_a_property_is_tried(said: str, count: int, step: int) -> None:
     """In a process of its own, as the variable is read once."""
     program = "from tests.properties import *; print(examples(FEW, MANY), step(7))"
