@@ -126,14 +126,14 @@ def test_a_message_about_no_episode_needs_the_seal(kind: AlertKind, seal_of_anot
     assert [] == post.mail.sent
 
 
-def test_a_sealed_message_about_no_episode_is_sent_without_a_link() -> None:
-    """Only pages of an episode are linked to, by links that are made here."""
+def test_a_sealed_message_about_no_episode_is_sent_without_the_link_of_its_alert() -> None:
+    """All links are made here: that of an episode to its page, others to the console."""
     post = Post()
     good = finding(link=EVIL)
     post.dispatch([sealed(good)])
 
     (message,) = post.mail.sent
-    assert (None, "Hot") == (message.link, message.title)
+    assert ("https://api.example.com/fleet", "Hot") == (message.link, message.title)
     assert "seal" not in message.data
 
 

@@ -62,7 +62,7 @@ def looking_at_every_sweep(recording: Recording, policy: Policy) -> Replay:
 
 
 def only(recording: Recording, policy: Policy) -> InstanceResult:
-    """What became of the one instance."""
+    """Return the result of the one instance."""
     return run(recording, policy=policy).results[0]
 
 
