@@ -263,7 +263,8 @@ class Ec2Starter(Adapter):
         return self._started(target, instance_id)
 
     def _started(self, target: Target, instance_id: str) -> str | None:
-        """Send the call once. Return the id of the request. Raises: CloudError."""
+        """Send the call once. Return the id of the request; `None` if EC2's answer names none.
+        Raises: CloudError."""
         answer = self._call("ec2:StartInstances", target, repeat=False, InstanceIds=[instance_id])
         return request_id_of(answer)
 

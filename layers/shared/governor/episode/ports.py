@@ -47,8 +47,9 @@ class InstanceStarter(Protocol):
     """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
 
     def start(self, target: Target, instance_id: str) -> str | None:
-        """Start the instance, and return the id of the request. Raises: NoCapacity if EC2 has none;
-        Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable."""
+        """Start the instance, and return the id of the request; `None` if EC2's answer names none.
+        Raises: NoCapacity if EC2 has none; Protected, Unsupported, WrongState, NotFound,
+        AccessDenied, Throttled, Unavailable."""
 
 
 class KeyReader(Protocol):
@@ -111,9 +112,9 @@ class SnapshotRemover(Protocol):
         CloudError."""
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
-        """Delete the snapshot, and return the id of the request. Raises: Protected if an image
-        needs it, or it is locked; Unsupported, WrongState, NotFound, AccessDenied, Throttled,
-        Unavailable."""
+        """Delete the snapshot, and return the id of the request; `None` if EC2's answer names
+        none. Raises: Protected if an image needs it, or it is locked; Unsupported, WrongState,
+        NotFound, AccessDenied, Throttled, Unavailable."""
 
 
 class Workflow(Protocol):

@@ -154,8 +154,8 @@ def _restarts(standing: Standing) -> _KeptBy | None:
 
 
 def _outcome(reason: KeepReason) -> Callable[[Standing], _KeptBy | None]:
-    """Return the finder of a reason that the outcome of the last episode gives until people are
-    asked again."""
+    """Return a function that tells until when this reason keeps an instance, because of the outcome
+    of its last episode; it returns `None` if the reason does not keep the instance."""
 
     def find(standing: Standing) -> _KeptBy | None:
         """Return until when nobody is asked; `None` if the last outcome is another one, or its time

@@ -40,8 +40,8 @@ def judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpu_count: int) -> Verdict | None:
-    """Return a no-data verdict unless enough periods hold so many samples that no GPU can be
-    missing. This is the coverage of single GPUs, for an aggregate."""
+    """Return a no-data verdict if too few periods hold so many samples that no GPU can be missing;
+    `None` if enough do. For an aggregate, this stands for the coverage of each GPU."""
     expected_collections = _collections_in(evidence.window.period, policy)
     most_with_one_hidden = (gpu_count - 1) * expected_collections
     # Whole collections may be missing, as at the end: agents drift and skip one.
@@ -61,8 +61,8 @@ def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpu_count: int) 
 
 
 def _judge_counted_end(evidence: Evidence, policy: Policy, gpu_count: int) -> Verdict | None:
-    """Return a no-data verdict unless the newest bins hold samples of all GPUs. This is
-    the end of single GPUs, for an aggregate."""
+    """Return a no-data verdict if the newest bins lack samples of a GPU; `None` if they have those
+    of all. For an aggregate, this stands for the newest readings of each GPU."""
     window = evidence.window
     bins = newest_bins(evidence.samples, window, END) or []
     counts = [_total(samples) for samples in bins]

@@ -66,8 +66,8 @@ def _last_active_bin(evidence: Evidence, policy: Policy) -> int | None:
 
 
 def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return a no-data verdict unless every GPU was measured in the two newest bins of five
-    minutes."""
+    """Return a no-data verdict if a GPU was not measured in the two newest bins of five minutes;
+    `None` if every GPU was."""
     window = evidence.window
     unmeasured = [gpu for gpu in evidence.gpus if newest_peak(gpu.utilization, window, END) is None]
     if not unmeasured:

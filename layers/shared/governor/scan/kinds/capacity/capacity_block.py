@@ -34,7 +34,7 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
         """Return the blocks with free instances; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> ReservedCapacity | None:
-            """Return a block with free instances."""
+            """Return a block with free instances; `None` for any other record."""
             return read_free(place, record, BLOCK)
 
         return list(place.read_each(_TOPIC, DESCRIBE, records_here(place), read))

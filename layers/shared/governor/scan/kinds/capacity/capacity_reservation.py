@@ -39,7 +39,7 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> ReservedCapacity | None:
-            """Return a reservation with free instances."""
+            """Return a reservation with free instances; `None` for any other record."""
             return read_free(place, record, "default")
 
         reservations = list(place.read_each(_TOPIC, DESCRIBE, records_here(place), read))

@@ -59,7 +59,7 @@ class ReservedInstances(Kind[Purchase, None]):
         CloudError."""
 
         def read(record: Any) -> Purchase | None:
-            """Return a purchase of an accelerated type."""
+            """Return a purchase of an accelerated type; `None` for any other record."""
             return _purchase(place, record)
 
         active = [{"Name": "state", "Values": ["active"]}]
@@ -175,7 +175,8 @@ def _free(place: Place) -> list[Use]:
     Reservation pricing. Raises: CloudError."""
 
     def read(record: Any) -> Use | None:
-        """Return the free instances of a reservation."""
+        """Return the free instances of an active reservation; `None` if it has none, and for a
+        Capacity Block."""
         is_block = record.get("ReservationType") == "capacity-block"
         if record["State"] != "active" or is_block or not record["AvailableInstanceCount"]:
             return None

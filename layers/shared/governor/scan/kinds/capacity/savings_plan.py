@@ -56,7 +56,7 @@ class SavingsPlans(Kind[Plan, None]):
             return []
 
         def read(record: Any) -> Plan | None:
-            """Return a plan with an unused part."""
+            """Return a plan with an unused part; `None` for any other record."""
             return _plan(place, record)
 
         end = place.now - _LATE

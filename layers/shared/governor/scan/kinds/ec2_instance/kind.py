@@ -64,7 +64,8 @@ class Ec2Instances(Kind[Host, Measured]):
         return measure_hosts(place, resources)
 
     def price(self, place: Place, resource: Host) -> UsdPerHour | None:
-        """Return what an hour of it adds to the bill: zero where its capacity is paid for."""
+        """Return what an hour of it adds to the bill: zero where its capacity is paid for; `None`
+        if its price is not known."""
         price = place.prices.price(resource.instance, place.policy)
         return marginal_price(resource.instance, price).usd_per_hour
 

@@ -29,7 +29,8 @@ class AutoScalingGroups(Keepers):
         """Return the groups; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Keeper | None:
-            """Return a group that no other service runs."""
+            """Return a group that keeps accelerated instances; `None` for any other, and for one
+            that EKS or Batch runs."""
             tags = tags_in(record)
             if auto_scaling.NODE_GROUP_TAG in tags or auto_scaling.BATCH_TAG in tags:
                 return None

@@ -35,7 +35,7 @@ class BatchEnvironments(Keepers):
         """Return the environments; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Keeper | None:
-            """Return an environment that keeps accelerated instances."""
+            """Return an environment that keeps accelerated instances; `None` for any other."""
             return _environment(place, record)
 
         environments: list[Keeper] = []

@@ -45,7 +45,7 @@ class SpotFleets(Keepers):
         """Return the fleets; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Keeper | None:
-            """Return a fleet that maintains accelerated instances."""
+            """Return a fleet that maintains accelerated instances; `None` for any other."""
             return _spot_fleet(place, record)
 
         fleets: list[Keeper] = []
@@ -76,7 +76,7 @@ class Ec2Fleets(Keepers):
         """Return the fleets; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Keeper | None:
-            """Return a fleet that maintains accelerated instances."""
+            """Return a fleet that maintains accelerated instances; `None` for any other."""
             return _ec2_fleet(place, record)
 
         fleets: list[Keeper] = []

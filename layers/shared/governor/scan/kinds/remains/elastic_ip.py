@@ -49,7 +49,7 @@ class ElasticIps(Kind[Address, None]):
                 stopped_at_by_id[instance.instance_id] = instance.stopped_at
 
         def read(record: Any) -> Address | None:
-            """Return an address that leads nowhere."""
+            """Return an address that leads nowhere; `None` for any other."""
             return _address(place, record, stopped_at_by_id)
 
         addresses = list(place.read_each(_TOPIC, _DESCRIBE, records, read))
@@ -57,7 +57,7 @@ class ElasticIps(Kind[Address, None]):
         return [replace(address, link=links.of_tags(address)) for address in addresses]
 
     def price(self, place: Place, resource: Address) -> UsdPerHour | None:
-        """Return the price of an address."""
+        """Return the price of a public IPv4 address, which is always known."""
         return price_of_address(place)
 
     def own_judgment(self, place: Place, resource: Address, measured: None) -> Judgment:

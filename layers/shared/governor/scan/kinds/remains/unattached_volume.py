@@ -105,7 +105,7 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         return attachments
 
     def price(self, place: Place, resource: Unattached) -> UsdPerHour | None:
-        """Return the price of the volume."""
+        """Return the price of the volume; `None` if its size is not known."""
         return price_of_volumes(place, [resource.volume])
 
     def own_judgment(
