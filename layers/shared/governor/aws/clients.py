@@ -244,7 +244,7 @@ class _AssumedRole(CredentialProvider):
         self._assumed = credentials
 
     def load(self) -> DeferredRefreshableCredentials:
-        """Return the credentials of the role."""
+        """Return the credentials of the role, which STS is asked for when they are first used."""
         return self._assumed
 
 

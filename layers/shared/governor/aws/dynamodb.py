@@ -281,7 +281,7 @@ def _pack_all(values: Sequence[object]) -> list[dict[str, Any]]:
 
 
 def _unpack_all(values: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the values of a list."""
+    """Return the plain values of the attributes in a list."""
     return [_unpack(value) for value in values]
 
 

@@ -43,7 +43,7 @@ class Patience:
         self._silent_regions: set[str] = set()
 
     def note_answer(self, service: ServiceOfRegion) -> None:
-        """Note that the service answered."""
+        """Note that the service answered, so that its time without an answer begins anew."""
         now = monotonic()
         with self._lock:
             self._answered_at[service] = now

@@ -224,7 +224,7 @@ class JobKey(NamedTuple):
 
     @property
     def payer(self) -> Payer:
-        """Return owner and project."""
+        """Return the owner and the project to whom the costs belong."""
         return self.owner, self.project
 
 

@@ -24,7 +24,7 @@ class FoundByScans:
     """Reads the last scans and sweeps of these targets, once, for several readers of reports."""
 
     def __init__(self, scan_store: Scans, fleet_store: Fleet, targets: Sequence[Target]) -> None:
-        """Read nothing yet."""
+        """Keep what to read, and read nothing yet: the first report reads it."""
         self._scan_store = scan_store
         self._fleet_store = fleet_store
         self._targets = targets

@@ -35,7 +35,7 @@ class Kept:
     """Answers that are the same for a whole scan, such as the prices of a type in a Region."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without answers."""
         self._answers: dict[tuple[str, ...], Any] = {}
         self._locks: dict[tuple[str, ...], Lock] = {}
         self._lock = Lock()

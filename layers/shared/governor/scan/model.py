@@ -183,7 +183,7 @@ class Report:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether everything could be read."""
+        """Return whether everything could be read: no line of the report says otherwise."""
         return not self.unread
 
     @property

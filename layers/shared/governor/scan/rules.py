@@ -93,7 +93,8 @@ def first_groups(groups: Sequence[Group], most: int) -> tuple[Group, ...]:
 
 
 def _group(name: str, rows: Sequence[Row]) -> Group:
-    """Return the group of these rows."""
+    """Return the sums of these rows under a name: how many there are and how many are waste,
+    and what all of them and the wasted ones cost a month."""
     wasted = sum(row.judgment.finding.is_waste for row in rows)
     usd = sum((row.own_usd_per_month for row in rows), Decimal())
     waste = sum((row.waste_usd_per_month for row in rows), Decimal())

@@ -80,7 +80,7 @@ def _rows(kind: Kind[Any, Any], place: Place) -> Iterator[Row]:
     measured_by_id = kind.measure(place, resources) if resources else {}
 
     def row_of(resource: Resource) -> Row:
-        """Return the row of a resource."""
+        """Judge a resource, and return its row with the price, the command and the owner."""
         measured = measured_by_id.get(resource.resource_id)
         judgment = kind.judge(place, resource, measured)
         return Row(

@@ -106,7 +106,7 @@ class KeptInstance(NamedTuple):
 
     @property
     def measured(self) -> str:
-        """Return `idle` or `not measured`."""
+        """Return in words what the sweep measured: `idle`, or else `not measured`."""
         return _IS_IDLE if self.is_idle else _NOT_MEASURED
 
     @property

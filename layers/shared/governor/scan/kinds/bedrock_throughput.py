@@ -68,7 +68,7 @@ class BedrockThroughputs(Kind[Throughput, ThroughputUse]):
         """Return the provisioned throughputs; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Throughput:
-            """Return a provisioned throughput."""
+            """Return the provisioned throughput in a record of Bedrock's answer."""
             return _throughput(place, record)
 
         throughputs: list[Throughput] = []

@@ -52,7 +52,7 @@ def records_here(place: Place) -> Sequence[Mapping[str, Any]]:
     """Return EC2's records of all reservations here, read once. Raises: CloudError."""
 
     def ask() -> list[Mapping[str, Any]]:
-        """Return the records of all pages."""
+        """Return the records of all pages of EC2's answer. Raises: CloudError."""
         pages = place.pages(DESCRIBE, MaxResults=_PAGE)
         records: list[Any] = []
         for page in pages:

@@ -58,7 +58,8 @@ class ReadBeside:
         return {host.resource_id: self._beside(host.resource_id, answer, window) for host in hosts}
 
     def _queries(self, instance_id: str) -> Iterator[MetricQuery]:
-        """Yield the queries for one instance."""
+        """Yield the queries for the figures of one instance, and for the power of each of its GPUs
+        that CloudWatch lists."""
         own = (("InstanceId", instance_id),)
         for figure in _FIGURES.values():
             for metric in figure.metrics:
@@ -69,7 +70,9 @@ class ReadBeside:
             yield MetricQuery(key, EC2_NAMESPACE, POWER_METRIC, listed.dimensions, "Maximum")
 
     def _beside(self, instance_id: str, answer: MetricAnswer, window: Window) -> Beside:
-        """Return the figures of one instance."""
+        """Return the highest reading of each figure of one instance, and which figures have too few
+        readings to prove idleness. A figure without any reading has no highest one. A figure that
+        CloudWatch counts is given per second."""
         peaks: dict[str, float] = {}
         missing: list[str] = []
         for name, figure in _FIGURES.items():
@@ -114,7 +117,7 @@ class ReadBeside:
 
 
 def _key(instance_id: str, metric: str) -> str:
-    """Return the key of a query."""
+    """Return the key by which the answer names the query for a metric of an instance."""
     return f"{instance_id} {metric}"
 
 

@@ -214,7 +214,7 @@ def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
 
 
 def _report_beside(place: Place, beside: Beside) -> None:
-    """Report what could not be read."""
+    """Report why a figure of an instance could not be read, if one could not."""
     if beside.problem:
         report_problem(place, TOPIC, beside.problem)
 

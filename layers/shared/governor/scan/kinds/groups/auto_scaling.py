@@ -35,7 +35,7 @@ def records_here(place: Place) -> Sequence[Mapping[str, Any]]:
     """Return the records of all groups here, read once. Raises: CloudError."""
 
     def ask() -> list[Mapping[str, Any]]:
-        """Return the records of all pages."""
+        """Return the records of all pages of Auto Scaling's answer. Raises: CloudError."""
         pages = place.pages(DESCRIBE, MaxRecords=_PAGE)
         records: list[Any] = []
         for page in pages:
@@ -104,7 +104,7 @@ def _launches_of_configuration(place: Place, topic: str, name: str) -> Launches:
     not show it, which is reported."""
 
     def ask() -> Launches:
-        """Return what the configuration launches."""
+        """Read the configuration, and return what it launches. Raises: CloudError."""
         page = place.call(DESCRIBE_CONFIGURATION, LaunchConfigurationNames=[name])
         return launches_of(page.get("LaunchConfigurations") or ())
 

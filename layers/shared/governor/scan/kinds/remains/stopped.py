@@ -34,7 +34,7 @@ def stopped_here(place: Place) -> Sequence[StoppedInstance]:
     CloudError."""
 
     def ask() -> list[StoppedInstance]:
-        """Return the instances of all pages."""
+        """Return the instances of all pages of EC2's answer. Raises: CloudError."""
         filters = [
             {"Name": "instance-type", "Values": family_patterns()},
             {"Name": "instance-state-name", "Values": ["stopped"]},

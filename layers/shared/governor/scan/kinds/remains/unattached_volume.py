@@ -74,7 +74,7 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
         """Return the volumes; empty if there are none. Raises: CloudError."""
 
         def read(record: Any) -> Unattached:
-            """Return a volume, whatever made it."""
+            """Return the volume in a record of EC2's answer, whatever made it."""
             return _unattached(place, record)
 
         available = [{"Name": "status", "Values": ["available"]}]

@@ -51,7 +51,8 @@ class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
         return list_endpoints(place)
 
     def measure(self, place: Place, resources: Sequence[Endpoint]) -> Mapping[str, EndpointUse]:
-        """Return the use of each endpoint by its name."""
+        """Return the use of each endpoint by its name. What cannot be read is a problem of that
+        use, and reported."""
         return measure_endpoints(place, resources)
 
     def price(self, place: Place, resource: Endpoint) -> UsdPerHour | None:
@@ -70,7 +71,8 @@ class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
     def own_judgment(
         self, place: Place, resource: Endpoint, measured: EndpointUse | None
     ) -> Judgment:
-        """Return the judgment."""
+        """Return the judgment by its calls and its GPUs, under the thresholds of the policy.
+        Without measurements (`None`) it is not measured."""
         idle = place.policy.idle
         return judge_endpoint(
             resource,

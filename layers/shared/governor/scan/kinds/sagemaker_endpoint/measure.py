@@ -140,7 +140,8 @@ def _gpus_of_an_instance(variant: Variant) -> int | None:
 
 
 def _queries(endpoint: Endpoint) -> Iterator[MetricQuery]:
-    """Yield all queries about an endpoint."""
+    """Yield all queries about an endpoint: about the calls, about the requests that wait if it is
+    asynchronous, and about the instances of each variant."""
     for _, query in _call_queries(endpoint):
         yield query
     if endpoint.is_asynchronous:
