@@ -82,11 +82,7 @@ class Request:
 
 
 class Console:
-    """Answers requests of the console. One request at a time, as Lambda sends them.
-
-    `views` by their routes; `posts` are what forms do. Both get path parameters as fields of the
-    query.
-    """
+    """Answers requests of the console. One request at a time, as Lambda sends them."""
 
     def __init__(
         self,
@@ -95,6 +91,12 @@ class Console:
         views: Mapping[str, View],
         posts: Mapping[str, Post] = MappingProxyType({}),
     ) -> None:
+        """Register the routes of all pages and forms.
+
+        `reader` reads the policy in force and makes the stores of one request; `doors` let people
+        in and out. `views` are the pages, and `posts` what their forms do, both by route; they get
+        path parameters as fields of the query.
+        """
         self._reader = reader
         self._doors = doors
         self._now = doors.console.clock.now

@@ -57,6 +57,9 @@ class Batch:
         now: datetime,
         passes: Passes,
     ) -> None:
+        """Set the windows before `now`, and read nothing yet. `instances` must not be empty: the
+        policy and the window of the first one are those of all. `passes` holds what passes over
+        namespaces have listed; more are added to it."""
         self._metrics = metrics
         self._target = target
         self._passes = passes

@@ -68,6 +68,7 @@ class PartlyRead(GovernorError):
     """
 
     def __init__(self, problems: Sequence[PolicyProblem], document: Document) -> None:
+        """Keep the mistakes, one for each setting that cannot be read, and the document."""
         super().__init__(f"{len(problems)} settings of the policy cannot be read")
         self.problems = tuple(problems)
         self.document = document
@@ -147,6 +148,7 @@ class _Reader(yaml.SafeLoader):
     `problems`, and the line of each setting to `lines`."""
 
     def __init__(self, text: str) -> None:
+        """Begin at the start of the document `text`, without mistakes and lines."""
         super().__init__(text)
         self.problems: list[PolicyProblem] = []
         self.lines: dict[Path, int] = {}
