@@ -79,9 +79,15 @@ def spans(
 
 
 def run(
-    seed: int, days: int = 30, extra: Sequence[tuple[int, Span]] = (), holidays: Container[int] = ()
+    seed: int,
+    days: int = 30,
+    extra: Sequence[tuple[int, Span]] = (),
+    holidays: Container[int] = (),
+    *,
+    step: timedelta = STEP,
 ) -> Month:
-    """One month. `extra` are instances and when their agents publish zeros."""
+    """One month, swept at every `step`. `extra` are instances and when their agents publish
+    zeros."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     broken: dict[int, list[Span]] = defaultdict(list)
     for number, span in extra:
@@ -118,7 +124,7 @@ def run(
         if frozen != was_frozen:
             (month.froze if frozen else month.released).append(now)
             was_frozen = frozen
-        now += STEP
+        now += step
     return month
 
 

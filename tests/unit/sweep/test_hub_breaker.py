@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from benchmarks.freezes import INSTANCES, JOBS, START, run
+from benchmarks.freezes import INSTANCES, JOBS, START, STEP, run
 from governor.alerts.model import AlertKind
 from governor.core.errors import Unavailable
 from governor.core.instance import Target
@@ -20,12 +20,14 @@ from governor.policy.model.brakes import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
-from tests.properties import examples, step
+from tests.properties import IS_LONG, examples, step
 from tests.twins import table
 from tests.unit.worlds.fleet_world import FleetWorld
 
 BREAKER = (AlertKind.BREAKER_TRIPPED, AlertKind.BREAKER_RELEASED)
 BUSY, QUIET = [90.0] * 12, [1.0] * 48
+EVERY = STEP if IS_LONG else timedelta(hours=1)
+"""Between the sweeps of long times in which nothing should happen."""
 AT_ONCE = ApprovalRule(ask_after_minutes=60, ask_after_released_minutes=60)
 """Nobody is given time: who is idle for the window is asked about."""
 
@@ -377,9 +379,9 @@ def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
 
 def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
     """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself
-    for new, learned the outage, and let the next one pass at the same hour: 40 of 40 were asked
+    for new, learned the outage, and let the next one pass at the same hour: all were asked
     about."""
-    world, found = fleet(Mode.ASK, accounts=10, each=4)
+    world, found = fleet(Mode.ASK, accounts=5, each=4)
     everybody = [one for ids in found.values() for one in ids]
 
     def turn(ids: list[str], readings: list[float], hours: float) -> bool:
@@ -407,16 +409,17 @@ def test_office_hours_freeze_at_most_once_in_a_month() -> None:
 
     `make soak` plays the whole month, and `python -m benchmarks.freezes` plays more of them.
     """
-    month = run(seed=11, days=examples(9, 31))
+    month = run(seed=11, days=examples(9, 31), step=EVERY)
 
     assert len(month.froze) <= 1
     assert len(month.released) == len(month.froze)
 
 
+@pytest.mark.repeats
 def test_ordinary_days_after_holidays_freeze_nothing() -> None:
     """Ten days without people in the third week. Before, each day after them froze everything,
     twice."""
-    month = run(seed=11, days=24, holidays=range(11, 21))
+    month = run(seed=11, days=24, holidays=range(11, 21), step=EVERY)
 
     assert 1 == len(month.froze)
 
