@@ -121,6 +121,8 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryTable, "_carry_out", carried_out)
+        # What opens a world is in the stream, too: none is copied from one of an earlier test.
+        patch.setattr("tests.unit.worlds.world.OPENED_BEFORE", {})
         yield stream
 
 
