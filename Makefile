@@ -6,7 +6,7 @@ BROWSER := .tools/browser/bin
 DOCS := .tools/docs/bin
 RELEASE := .tools/release/bin
 SAM := .tools/sam/bin/sam
-TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
+STACKS := $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor layers/shared/prune_botocore.py functions agent cli local benchmarks evaluation simulation scripts tests
 # Bytecode is kept, out of the sources, whatever the shell says: compiling the libraries anew takes seconds in
 # every process.
@@ -97,8 +97,9 @@ types: arguments env-project
 imports: arguments env-project
 	$(VENV)/lint-imports --no-cache
 
+# SAM CLI lints template.yaml with the same cfn-lint, of the same version.
 template: arguments env-project env-sam
-	$(VENV)/cfn-lint $(TEMPLATES)
+	$(VENV)/cfn-lint $(STACKS)
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) validate --lint --template template.yaml
 
 fix: arguments env-project ## format and repair what can be repaired

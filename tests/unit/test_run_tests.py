@@ -262,6 +262,20 @@ def test_what_make_check_installs_before_it_starts_is_what_its_units_need() -> N
     assert "$(if $(shell command -v chromium),env-browser)" in needs
 
 
+def test_the_template_is_linted_once_by_the_cfn_lint_of_the_project() -> None:
+    """SAM CLI brings the same cfn-lint, so the project's own looks at the other stacks alone."""
+    pins = [
+        re.findall(r"^cfn-lint==(\S+)", (ROOT / f"requirements/{name}.txt").read_text(), re.M)
+        for name in ("project", "sam")
+    ]
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert len(pins[0]) == 1
+    assert pins[0] == pins[1]
+    assert "$(VENV)/cfn-lint $(STACKS)" in makefile
+    assert "$(SAM) validate --lint --template template.yaml" in makefile
+
+
 def test_continuous_integration_runs_every_check() -> None:
     """And nothing after it: the suite's own line is the last."""
     script = ROOT / ".ci" / "run"
