@@ -44,7 +44,9 @@ from governor.remediation.outcome import became_of
 from governor.remediation.void_episode import void_question
 
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
+"""Outcomes that the recheck before a step finds."""
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
+"""Outcomes that the stored answer to a question may prove."""
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
 _OWN_REASONS = {
     Outcome.STOPPED: "the instance is stopped",
@@ -192,10 +194,14 @@ class RecordOutcome:
         return _End(outcome, reason, quiet, became_of(ledger_entry))
 
     def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
-        """Return the outcome and the reason that the record or the stored answer proves. After an
-        answer this may be another outcome than the claimed one.
+        """Return the outcome that is proved, and its reason.
 
-        Raises: SafetyError if neither proves the claimed outcome; CloudError.
+        The record of the episode proves an action and a notice; the stored hold, that somebody held
+        the plan; the stored answer, the outcome of a question, which may be another than the
+        `claimed` one. Any other outcome has the reason that a recheck or a step has noted, or else
+        the `reason` that the workflow gives.
+
+        Raises: SafetyError if the claimed outcome is not proved; CloudError.
         """
         own_reason = _OWN_REASONS.get(claimed)
         if own_reason is not None:
