@@ -3,6 +3,7 @@ used."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from governor.aws.messaging import SnsAnnouncer, SqsDeadLetters, message_of
 from governor.aws.pricing import AwsPrices
 from governor.aws.secrets import AlertSeal, SecretDocument
 from governor.aws.ssm import PolicyParameter
-from governor.aws.workflow import StepFunctionsWorkflow
+from governor.aws.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.core.catalog import list_price, shape_of
 from governor.core.errors import (
     AccessDenied,
@@ -136,6 +137,39 @@ def test_an_answer_that_could_not_be_sent_is_raised() -> None:
     flow, _ = workflow(send_task_success=[client_error("ThrottlingException")])
     with pytest.raises(Throttled):
         flow.answer("token", {})
+
+
+# The function that starts instances again
+
+
+def undoer(body: bytes, **more: Any) -> LambdaUndoer:
+    """The adapter over a function that answers with this body."""
+    answer = {"StatusCode": 200, "Payload": io.BytesIO(body), **more}
+    return LambdaUndoer(FakeClients(ScriptedClient(invoke=lambda **_: answer)), "undo")
+
+
+def test_an_undo_returns_the_answer_of_the_function() -> None:
+    """As the function gave it: `done` says whether EC2 was asked."""
+    answer = undoer(b'{"done": true, "text": "It starts."}').undo(ref(), "alice", "page")
+
+    assert (True, "It starts.") == answer
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"no JSON", b"\xff", b"null", b"[]", b"{}", b'{"text": "It starts."}', b'{"done": true}'],
+)
+def test_an_undo_whose_answer_cannot_be_read_may_have_been_done(body: bytes) -> None:
+    """It is no refusal, and no crash of the page: the function has run."""
+    with pytest.raises(Unavailable, match="answer cannot be read"):
+        undoer(body).undo(ref(), "alice", "page")
+
+
+@pytest.mark.parametrize("body", [b'{"errorType": "Held"}', b"[]", b"no JSON"])
+def test_an_undo_whose_function_failed_may_have_been_done(body: bytes) -> None:
+    """Whatever Lambda says about the failure."""
+    with pytest.raises(Unavailable, match="could not be started"):
+        undoer(body, FunctionError="Unhandled").undo(ref(), "alice", "page")
 
 
 # SQS

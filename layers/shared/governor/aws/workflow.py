@@ -69,21 +69,35 @@ class LambdaUndoer(Adapter):
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Invoke the function that starts the instance again, once; return its answer, which says
-        if it was started (`done`) and why not. Raises: CloudError; Unavailable if the function
-        failed, or may have started it."""
+        whether EC2 was asked (`done`), and the text for the person. Raises: CloudError; Unavailable
+        if the function failed, or its answer did not come or cannot be read: it may have asked."""
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
         with aws_errors("lambda:InvokeFunction"):
             answer = self._clients.client("lambda", repeat=False).invoke(
                 FunctionName=self._resource, Payload=json.dumps(event).encode()
             )
-            body = json.loads(answer["Payload"].read())
+            body = _json_or_none(answer["Payload"].read())
+        document = body if isinstance(body, dict) else {}
         if answer.get("FunctionError"):
-            error_type = body.get("errorType", "error") if isinstance(body, dict) else "error"
+            error_type = document.get("errorType", "error")
             raise Unavailable(
                 f"the instance could not be started: {error_type}",
                 operation="lambda:InvokeFunction",
             )
-        return UndoAnswer(bool(body["done"]), str(body["text"]))
+        if "done" not in document or "text" not in document:
+            raise Unavailable(
+                "the function that starts instances ran, and its answer cannot be read",
+                operation="lambda:InvokeFunction",
+            )
+        return UndoAnswer(bool(document["done"]), str(document["text"]))
+
+
+def _json_or_none(payload: bytes) -> object:
+    """Return the value that a payload in JSON holds; `None` if it is no JSON."""
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return None
 
 
 def episode_input(ref: EpisodeRef) -> dict[str, object]:
