@@ -360,6 +360,53 @@ def test_an_odd_series_is_a_problem_and_sinks_no_other(changed: dict[str, Any]) 
     assert answer.problems["i-0"].startswith("CloudWatch's answer cannot be read: ")
 
 
+@pytest.mark.parametrize(
+    "odd", [None, "q0", {}, {"Id": None}, {"Id": 0}, {"Id": []}, {"Id": "q9"}, {"Id": "q0x"}]
+)
+def test_an_odd_result_is_an_answer_to_no_query(odd: Any) -> None:
+    """The query has its problem, and the others their readings."""
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [odd, result(1, {0: 3.0})]}])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert {"i-1": (3.0, None, None, None)} == answer.series
+    assert {"i-0": "CloudWatch gave no answer"} == answer.problems
+
+
+def test_a_result_with_a_negative_number_answers_no_query() -> None:
+    """Not the last one of the call, whose reading it would be."""
+    odd = {**result(0, {0: 99.0}), "Id": "q-1"}
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [odd, result(1, {0: 3.0})]}])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert {"i-1": (3.0, None, None, None)} == answer.series
+
+
+@pytest.mark.parametrize("messages", [1, ["half of it"], [None]])
+def test_odd_messages_of_a_result_are_a_problem_of_its_query(messages: Any) -> None:
+    """They are read only beside a status other than `Complete`."""
+    odd = {**result(0, {0: 1.0}, status="PartialData"), "Messages": messages}
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [odd, result(1, {0: 3.0})]}])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert ["i-0"] == list(answer.problems)
+    assert answer.problems["i-0"].startswith("CloudWatch's answer cannot be read: ")
+    assert (3.0, None, None, None) == answer.series["i-1"]
+
+
+@pytest.mark.parametrize("page", [{"Messages": ["half of it"]}, {"MetricDataResults": 1}])
+def test_an_odd_page_is_a_problem_of_all_its_queries(page: dict[str, Any]) -> None:
+    """Nothing that it should answer looks silent."""
+    metrics, _ = reader(get_metric_data=[page])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert ["i-0", "i-1"] == list(answer.problems)
+    assert {} == answer.series
+
+
 def test_a_series_without_a_status_may_be_cut_short() -> None:
     """Half of it would look like an instance that fell silent."""
     odd = {key: value for key, value in result(0, {0: 1.0}).items() if key != "StatusCode"}

@@ -45,14 +45,14 @@ class CloudWatchMetrics(Adapter):
     def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
         """Return the series and problems of at most 500 queries, from all pages of one call.
 
-        If a page fails, nothing is raised: the readings before it are kept, because they may prove
-        activity, and all queries have the failure as their problem.
+        If a page fails or cannot be read, nothing is raised: the readings before it are kept,
+        because they may prove activity, and all queries have the failure as their problem.
         """
         readings = _Readings(queries, window)
         period = int(window.period.total_seconds())
         sent_queries = []
         for number, query in enumerate(queries):
-            sent_queries.append(_query(f"q{number}", query, period))
+            sent_queries.append(_query(_query_id(number), query, period))
         pages = self._pages(
             "cloudwatch:GetMetricData",
             target,
@@ -67,6 +67,8 @@ class CloudWatchMetrics(Adapter):
                 readings.add(page)
         except CloudError as error:
             readings.messages = [str(error)]
+        except (AttributeError, TypeError) as error:
+            readings.messages = [_unreadable(error)]
         return readings.answer()
 
     def list_series(
@@ -104,7 +106,7 @@ class _Readings:
 
     def __init__(self, queries: Sequence[MetricQuery], window: Window) -> None:
         """Begin with no readings: each query counts as not answered until a page has its result."""
-        self._queries = queries
+        self._key_by_id = {_query_id(number): query.key for number, query in enumerate(queries)}
         self._window = window
         self._values: dict[str, list[float | None]] = {}
         self._status = {query.key: "CloudWatch gave no answer" for query in queries}
@@ -113,23 +115,22 @@ class _Readings:
         """The reasons why no query of the call is complete."""
 
     def add(self, page: Any) -> None:
-        """Add a page of the answer. A result that cannot be read becomes a problem of its query; it
-        raises nothing."""
+        """Add a page of the answer. A result that cannot be read becomes a problem of its query, or
+        is left out if it names no query that was sent. Raises: AttributeError or TypeError if the
+        page itself cannot be read."""
         self.messages += [_text(message) for message in page.get("Messages") or ()]
         for result in page.get("MetricDataResults") or ():
             try:
-                # The query at position 7 was sent with the id `q7`.
-                position = int(result["Id"].removeprefix("q"))
-                key = self._queries[position].key
-            except (KeyError, ValueError, IndexError):
+                key = self._key_by_id[result["Id"]]
+            except (KeyError, TypeError):
                 # The query that it should answer stays without an answer, which is its problem.
                 continue
-            # A series may go on in a later page, whose status then counts.
-            self._status[key] = _status(result)
             try:
+                # A series may go on in a later page, whose status then counts.
+                self._status[key] = _status(result)
                 _put_points(result, self._window, key, self._values)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                self._unreadable[key] = f"CloudWatch's answer cannot be read: {error!r}"
+                self._unreadable[key] = _unreadable(error)
 
     def answer(self) -> MetricAnswer:
         """Return the series, and by key the reason why a query is not complete. If CloudWatch sent
@@ -180,7 +181,8 @@ def _put_points(
 
 
 def _status(result: Any) -> str:
-    """Return `Complete` for a complete result, else its status with CloudWatch's messages."""
+    """Return `Complete` for a complete result, else its status with CloudWatch's messages. Raises:
+    AttributeError or TypeError for messages of another form."""
     status: str = result.get("StatusCode") or "CloudWatch gave no status"
     if status == _COMPLETE:
         return _COMPLETE
@@ -189,8 +191,19 @@ def _status(result: Any) -> str:
 
 
 def _text(message: Any) -> str:
-    """Return a message of CloudWatch as one text: its code, then its words."""
+    """Return a message of CloudWatch as one text: its code, then its words. Raises: AttributeError
+    for anything but a mapping."""
     return f"{message.get('Code', '')}: {message.get('Value', '')}"
+
+
+def _unreadable(error: Exception) -> str:
+    """Return the problem of an answer that could not be read because of this error."""
+    return f"CloudWatch's answer cannot be read: {error!r}"
+
+
+def _query_id(position: int) -> str:
+    """Return the id of the query at this position of a call, as `q7`, which its results name."""
+    return f"q{position}"
 
 
 def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
