@@ -29,7 +29,7 @@ class _Unit(NamedTuple):
     other_units: frozenset[str]
     """Words in the name of a metric that say another unit."""
     effect: str
-    """What follows if the metric is in another unit."""
+    """The effect of a metric in another unit, as people read it."""
 
 
 _UNITS = (
