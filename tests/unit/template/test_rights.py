@@ -292,6 +292,21 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
     assert set() == unused - outside
 
 
+LISTS = {
+    "ScanAccelerators": set[str](),
+    "SweepTarget": {"FAILING", "FLEET", "HOLD", "LEDGER", "LOCK", "TARGET"},
+}
+"""The kinds of partitions of which a function lists the items. It reads others by their keys."""
+
+
+@pytest.mark.parametrize("function", sorted(LISTS))
+def test_a_role_lists_no_partition_that_its_function_reads_by_key(function: str) -> None:
+    """A sweep lists the few entries of one stop, and a scan nothing at all."""
+    allowed = {kind for kind in WRITERS if may(function, "dynamodb:Query", partition(kind))}
+    assert LISTS[function] == allowed
+    assert not may("SweepTarget", "dynamodb:GetItem", partition("LEDGER"))
+
+
 # the policy of the table itself
 
 NAMED_BREAK_GLASS = f"arn:aws:iam::{ACCOUNT}:role/break-glass"
