@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli import aws, governor, report, times
-from governor.alerts.model import Alert
+from governor.alerts.model import Alert, words_of
 from governor.console.formats import as_json
 from governor.console.views.kept import kept
 from governor.console.views.project import project
@@ -213,7 +213,8 @@ def test_what_is_not_governed_is_the_same_in_every_format(
         "Cost by job in project vision ($"
         in mail.partition("Not governed, and not included above:")[0]
     )
-    assert "Not governed, and not included above:" in mail
+    (section,) = words_of(alert).sections
+    assert "Not governed, and not included above" == section.heading
     assert "$19,782 a month is wasted by 2 of 3 resources that are not governed" in mail
     assert "chat-poc (ml.g5.12xlarge, 4 x A10G) in 123456789012/us-east-1: $5,177 a month" in mail
     assert "$19,782 a month" in printed(capsys)

@@ -15,7 +15,7 @@ from governor.alerts.model import Alert, alert_document
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.failures import cause_of
 from governor.core.episode_ref import EpisodeRef
-from governor.episode.model.episode import Outcome
+from governor.episode.model.episode import Outcome, Phase
 from governor.notify.digest import digest_of
 from governor.notify.dispatched import Dispatched
 from governor.notify.email import email_document
@@ -25,6 +25,7 @@ from governor.notify.teams import teams_envelope
 from governor.policy.model.contacts import Contact, Ownership
 from tests.builders import NOW
 from tests.unit.notify.test_dispatch import FINOPS, FakeChannel, Fleet, Office, registry, sealed
+from tests.unit.notify.test_truth import episode_of
 
 OWNERS = [f"owner-{number}" for number in range(15)]
 DENIED = (
@@ -104,6 +105,19 @@ def test_slack_lists_each_failure_once_and_says_once_what_is_the_same() -> None:
 
     assert [1] * 15 == [shown.count(f"({one.instance_id})") for one in alerts]
     assert 1 == shown.count("Owner: ml-team")
+
+
+def test_a_list_of_failures_does_not_repeat_what_the_title_says_of_all() -> None:
+    """Fifteen lines began with the same words, and the names stood behind them."""
+    failing = episode_of(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
+    reason = "SnapshotFailed: a snapshot ended in error"
+    alert = outcome_alert(failing.ref, failing, Outcome.FAILED, reason, NOW, None)
+    message = digest_of([alert] * 3, [], link=None, digest_id="digest-1", now=NOW)
+    (affected,) = message.sections
+
+    assert message.title.startswith("Could not snapshot 3 GPU instances")
+    expected = "notebook-7. It is stopped; nothing was deleted (g5.12xlarge, "
+    assert [expected] * 3 == [line[: len(expected)] for line in affected.lines]
 
 
 def test_the_next_message_of_a_cause_comes_an_hour_later_with_all_since() -> None:

@@ -166,12 +166,15 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}
     is_one_step = len(failed_steps) == 1 and None not in failed_steps
     step = first.facts.get("failed_step")
+    step_words = failures.step_text(step) if is_one_step else ""
+    # The title says this of all of them.
+    in_title = f"Could not {step_words} " if step_words else ""
     values = {
         "number": len(alerts),
-        "step": failures.step_text(step) if is_one_step else "",
+        "step": step_words,
         "readable": failures.readable(reason, _zone_of(alerts), first.at),
         "next_step": failures.next_step(reason),
-        "listed": [_failure_text(alert, alerts) for alert in alerts],
+        "listed": [_failure_text(alert, alerts, in_title) for alert in alerts],
     }
     return {
         **word_fields(template_words("failures", values)),
@@ -188,9 +191,10 @@ def _zone_of(alerts: Sequence[Alert]) -> str:
     return zone if isinstance(zone, str) and not zones else "UTC"
 
 
-def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:
-    """Return the line of one failure among `alerts`: what failed, and in parentheses the instance's
-    type, id and cost if known, and its place and owner if the others differ."""
+def _failure_text(alert: Alert, alerts: Sequence[Alert], in_title: str) -> str:
+    """Return the line of one failure among `alerts`: what failed, without the words `in_title` that
+    it begins with, and in parentheses the instance's type, id and cost if known, and its place and
+    owner if the others differ."""
     about = alert.about
     usd_per_day = about.usd_per_day
     cost = ""
@@ -198,7 +202,8 @@ def _failure_text(alert: Alert, alerts: Sequence[Alert]) -> str:
         cost = f"{units.usd(usd_per_day)} a day while it runs"
     parts = (about.instance_type, _place_text(alert, alerts), cost)
     details = ", ".join(filter(None, parts))
-    return f"{one_line(alert.subject, 120)} ({details})"
+    what_failed = alert.subject.removeprefix(in_title)
+    return f"{one_line(what_failed, 120)} ({details})"
 
 
 def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
