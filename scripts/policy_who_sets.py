@@ -222,7 +222,7 @@ ENTRIES = (
         "approval",
         "on_expiry",
         (Who.PLATFORM, Who.SECURITY),
-        "silence may count as a yes for some instances",
+        "silence may count as an approval for some instances",
     ),
     Entry(
         "approval",

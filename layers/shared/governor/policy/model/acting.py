@@ -67,7 +67,7 @@ class PlanRule(Section):
     it."""
 
     action: Action = Action.STOP
-    """The action that is proposed, and taken after a yes."""
+    """The action that is proposed, and taken after an approval."""
     when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY

@@ -46,7 +46,7 @@ class Policy(Section):
     """All settings, as they apply to one instance after overrides."""
 
     mode: Mode = setting(Mode.OBSERVE, "raised")
-    """`observe` changes nothing in EC2, `ask` acts after a yes, `auto` acts unasked.
+    """`observe` changes nothing in EC2, `ask` acts after an approval, `auto` acts unasked.
     The template's parameter `Mode` sets it."""
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
