@@ -183,7 +183,7 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     [stop] = page.tables[0].rows
 
     assert Decimal("5.67") * 72 == stop[-2]
-    assert ": that saves $136 a day." in text(world)
+    assert "This saves $136 a day." in text(world)
     assert "It is not one of the instances that you can see now" not in text(world)
     assert "$408 saved" in text(world)
     entry = make_entry(1)

@@ -118,6 +118,16 @@ def test_a_stopped_instance_is_everywhere(make: Any) -> None:
         assert "notebook-1" in shown
 
 
+def test_the_page_of_a_stopped_instance_gives_the_stop_in_one_sentence() -> None:
+    """It said when and by whom in two sentences in a row."""
+    place = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
+    shown = html(instance, just_stopped(), **place)
+
+    assert "This saves $" in shown
+    assert "Stopped on " not in shown
+    assert 1 == shown.count("<p>Stopped since ")
+
+
 @WORLDS
 def test_a_stop_is_undone_by_two_clicks_from_the_overview_and_confirmed_with_its_cost(
     make: Any,
