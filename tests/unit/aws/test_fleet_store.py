@@ -374,7 +374,7 @@ def test_a_day_with_jobs_of_long_names_fits_into_an_item(
     chance = random.Random(1)
 
     def name() -> str:
-        return "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256))
+        return "".join(map(chr, chance.choices(range(0x4E00, 0x9FFF), k=256)))
 
     shares: dict[JobKey, Share] = {}
     for number in range(owners):
