@@ -60,6 +60,9 @@ RIGHTS = (
 )
 """The test that every right is used needs all use cases in its own process (tests/rights.py)."""
 BROWSER = "tests/browser"
+"""Tests in a browser. Those that need no deployed stack or start one of their own are `apart`."""
+IN_A_BROWSER = "(browser or fuzz)"
+BROWSER_GROUPS = ("browser", "pages")
 BROWSER_PYTHON = ROOT / ".tools" / "browser" / "bin" / "python"
 CHECKS = ("lint", "types", "imports", "template", "workflows", "docs")
 """Checks that are no tests, by their names in the Makefile."""
@@ -121,12 +124,13 @@ def groups(files: Sequence[str]) -> dict[str, Group]:
     browser = _below(files, (BROWSER,))
     plain = tuple(sorted(set(files).difference(cloud, rights, browser)))
     found = (
-        Group("shared", f"not apart and {WHOLE}", cloud, 2, 30.0),
+        Group("shared", f"not apart and {WHOLE}", cloud, 2, 10.0),
         Group("apart", f"apart and not deploys and {WHOLE}", cloud, 3, 5.0),
         Group("rights", WHOLE, rights, 1, 5.0),
         Group("plain", WHOLE, plain, 4, 5.0),
         Group("deploys", "deploys", cloud, 1, 5.0),
-        Group("browser", "browser or fuzz", browser, 2, 40.0),
+        Group("browser", f"{IN_A_BROWSER} and not apart", browser, 1, 15.0),
+        Group("pages", f"{IN_A_BROWSER} and apart", browser, 2, 5.0),
     )
     return {group.name: group for group in found}
 
@@ -142,13 +146,13 @@ def planned_units(choice: Choice, recordings: Path | None = None) -> list[Unit]:
     table = durations.read_table()
     by_name = groups(files_of_tests())
     if choice.only_in_a_browser:
-        chosen = [by_name["browser"]]
+        chosen = [by_name[name] for name in BROWSER_GROUPS]
     else:
         chosen = [by_name[name] for name in ("shared", "apart", "rights", "plain")]
     if choice.with_checks:
         chosen.append(by_name["deploys"])
         if has_chromium():
-            chosen.append(by_name["browser"])
+            chosen += [by_name[name] for name in BROWSER_GROUPS]
     units = []
     for group in chosen:
         units += _units_of(group, table.get(group.name, {}), choice.passed_on, recordings)
@@ -237,7 +241,7 @@ def _pytest(
     group: Group, part: Part, passed_on: Sequence[str], recording: Path | None
 ) -> tuple[str, ...]:
     """Return the command that tests the files of a part."""
-    python = str(BROWSER_PYTHON) if group.name == "browser" else sys.executable
+    python = str(BROWSER_PYTHON) if group.name in BROWSER_GROUPS else sys.executable
     pytest = (python, "-m", "pytest", "-m", group.marks, *part.files, *passed_on)
     if recording is None:
         return pytest

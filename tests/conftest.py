@@ -43,9 +43,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks what runs beside the rest: engines of their own on the local cloud, and what takes
     long."""
     folders = set(item.path.parts)
-    if {"integration", "local_cloud"} & folders and "scene" not in getattr(
-        item, "fixturenames", ()
-    ):
+    on_the_cloud = {"browser", "integration", "local_cloud"} & folders
+    if on_the_cloud and "scene" not in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.apart)
     if (
         folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"}

@@ -108,6 +108,18 @@ def test_every_test_of_the_cloud_runs_in_one_group(
     assert pytestconfig.getini("testpaths") == list(run_tests.FOLDERS)
 
 
+@pytest.mark.parametrize("kind", ["browser", "fuzz"])
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_every_test_in_a_browser_runs_in_one_group(kind: str, is_apart: bool) -> None:
+    """With those that share a stack, or with those that need none."""
+    known = {"browser": False, "fuzz": False, "apart": is_apart, kind: True}
+    groups = [GROUPS[name] for name in run_tests.BROWSER_GROUPS]
+    running = [group.name for group in groups if eval(group.marks, {}, known)]
+
+    assert ["pages" if is_apart else "browser"] == running
+    assert groups[0].files == groups[1].files
+
+
 def test_every_file_of_the_cloud_is_in_each_of_its_groups() -> None:
     """A file may have tests on the shared stack and tests on engines of their own."""
     cloud = {name for name in FILES if name.startswith(("tests/integration/", "tests/local_cloud"))}
@@ -203,7 +215,8 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
     assert 0 == run_tests.main(arguments)
     assert f"{says}0 passed, 0 failed, 0 skipped\n" == capfd.readouterr().out
     names = [unit.name.partition(" ")[0] for unit in run]
-    assert (says == "") == ("browser" in names)
+    for group in run_tests.BROWSER_GROUPS:
+        assert (says == "") == (group in names)
     assert ("--checks" in arguments) == ("deploys" in names)
     assert ("--checks" in arguments) == set(names).issuperset(run_tests.CHECKS)
 
