@@ -309,7 +309,7 @@ class _Form:
         write: Callable[[Any], Document],
     ) -> Document:
         """Return the document of a record, as `write` makes it, with the fields of its flat records
-        among its own: the reverse of `_deepened`.
+        among its own, which `_deepened` takes out again.
 
         `unset` has, by flat field that may be `None`, the attributes that are written then.
         """

@@ -84,8 +84,9 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """Return the message as a mail with a text and an HTML part, shortened as `fitting` does.
-    Mails of one episode have the same `References`, by which mail programs group them."""
+    """Return the message as a mail with a text and an HTML part. It is shortened if the HTML would
+    be longer than `_HTML_BYTES`. Mails of one episode have the same `References`, by which mail
+    programs group them."""
     text, page = fitting(message)
     episode_hash = hashlib.sha256(message.episode.encode()).hexdigest()[:32]
     mail = EmailMessage(policy=SMTP)

@@ -72,7 +72,8 @@ class JudgeInstances:
 
         If there are several parts, save after each the observations of instances that go on
         working: if the sweep dies, the next one need not read them again. A failed save becomes a
-        problem of the sweep. `gpu_checks` are those of `_first_gpu_checks`.
+        problem of the sweep. `gpu_checks` says when instances that are new are first read GPU by
+        GPU, by instance id.
         """
         listed_by_id = {listed.id: listed for listed in to_read}
         requests = [_request(listed) for listed in to_read]

@@ -15,6 +15,7 @@ class CountedMetrics(CloudWatchMetrics):
     """Counts the metrics that it reads: AWS charges for each."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """Count the queries, and read them as `CloudWatchMetrics.read` does."""
+        """Count the queries, and return CloudWatch's answer to them: the series, and why a query
+        failed."""
         tally("MetricsRead", len(queries))
         return super().read(target, queries, window)

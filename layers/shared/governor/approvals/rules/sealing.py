@@ -174,7 +174,7 @@ def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
 
 def _json(value: object) -> bytes:
     """Return a value as JSON with sorted keys, so that equal values have one text. Raises:
-    TypeError for a value that has no form (`_plain`)."""
+    TypeError for a value that a seal cannot cover: neither plain data nor a record."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -203,8 +203,9 @@ def _plain(value: object) -> object:
 def _plain_collection(
     value: Mapping[object, object] | Set[object] | Sequence[object],
 ) -> dict[str, object] | list[str] | list[object]:
-    """Return a collection in the form of `_plain`: a mapping with texts as keys, a set as a list of
-    its sorted texts, a sequence as a list. Raises: TypeError for a member that has no form."""
+    """Return a collection as plain data: a mapping with texts as keys, a set as a list of its
+    sorted texts, a sequence as a list. Raises: TypeError for a member that is neither plain data
+    nor a record."""
     if isinstance(value, Mapping):
         return {str(_plain(key)): _plain(member) for key, member in value.items()}
     if isinstance(value, Set):

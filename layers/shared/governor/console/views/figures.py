@@ -377,7 +377,8 @@ def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date
 
 
 def counted(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date, CountedCost]]:
-    """Yield what `shares` yields, by job. Raises: CloudError."""
+    """Yield what was spent on the days from `first` to `last` (UTC) of what the caller may see: the
+    day, and the costs by job. Raises: CloudError."""
     sees = request.scope.sees
     for costs in _stored_days(request, first, last):
         for key, cost in counted_costs(costs):

@@ -50,8 +50,8 @@ class CountedCost(NamedTuple):
 
 
 def counted_costs(costs: DayCosts) -> Iterator[tuple[JobKey, CountedCost]]:
-    """Yield the costs of a day by owner, project and job, what was counted before jobs were apart.
-    They add up to its shares."""
+    """Yield the costs of a day by owner, project and job. What was counted before costs had jobs is
+    a cost of its own. Together they are the costs of the day."""
     for key, share in costs.by_job():
         before_jobs = Share()
         if key.job is None:

@@ -59,8 +59,11 @@ class Ledger(Store):
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
-        """Return the open entries of all instances of a target, as `open_entries` does for one;
-        empty if there are none. Raises: CloudError."""
+        """Return the open entries of all instances of a target; empty if there are none.
+
+        An entry that ended because another instance took its place stays open until its own
+        instance is started or terminated. Raises: CloudError.
+        """
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(

@@ -33,7 +33,7 @@ def aws_command(target: Target, service: str, operation: str, **options: str) ->
 
 def describe_node_group(target: Target, cluster: str, node_group: str) -> str:
     """Return the command that shows a managed node group of EKS with its sizes. Return an empty
-    text for a name that the AWS CLI would load, as `aws_command` does."""
+    text for a name that begins like an address: the AWS CLI would load it."""
     return aws_command(
         target, "eks", "describe-nodegroup", cluster_name=cluster, nodegroup_name=node_group
     )
@@ -50,8 +50,8 @@ def in_order(*commands: str) -> str:
 def wait_for_snapshots(target: Target, operation: str, query: str, **options: str) -> str:
     """Return the commands that make snapshots by an operation of EC2, and wait until they are
     complete. `query` finds their ids in its answer. They fail if no snapshot was made, or if not
-    all are complete within ten minutes. Return an empty text for a value that the AWS CLI would
-    load, as `aws_command` does."""
+    all are complete within ten minutes. Return an empty text for a value that begins like an
+    address: the AWS CLI would load it."""
     make = aws_command(target, "ec2", operation, **options, query=query, output="text")
     if not make:
         return ""
