@@ -70,6 +70,13 @@ def test_headings_and_items_become_sections(fill: Fill) -> None:
     assert (Section("Lost", ("1", "2")), Section("Left", ("plain",))) == words.sections
 
 
+@pytest.mark.parametrize("forms", [(), (LineForm.TEXT, LineForm.TEXT)])
+def test_words_have_one_form_for_each_line(forms: tuple[LineForm, ...]) -> None:
+    """The mistake shows where the words are made, not where a channel takes them apart."""
+    with pytest.raises(ValueError, match="1 lines"):
+        Words("T", ("a line",), forms)
+
+
 def test_an_empty_line_and_a_heading_without_lines_are_left_out(fill: Fill) -> None:
     words = fill(
         "T\n{{ a }}\n## Lost\n{% for b in those %}\n- {{ b }}\n{% endfor %}", a="", those=[]

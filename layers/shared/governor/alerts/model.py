@@ -142,6 +142,11 @@ class Words:
     severity: Severity | None = None
     """The usual severity of the message; `None` as above."""
 
+    def __post_init__(self) -> None:
+        """Require one form for each line. Raises: ValueError."""
+        if len(self.forms) != len(self.lines):
+            raise ValueError(f"{len(self.lines)} lines need as many forms, not {len(self.forms)}")
+
     @property
     def all_lines(self) -> list[str]:
         """Return the title, if there is one, and the lines of the body; empty if there are no words
