@@ -180,3 +180,13 @@ def test_what_is_no_event_is_refused(function: str, event: object) -> None:
     """Whatever JSON it is."""
     with pytest.raises(InputError, match="refused"):
         CONTRACTS[function](event)
+
+
+@pytest.mark.parametrize("milliseconds", ["32503680000000", "9" * 15, "9" * 20, "9" * 400])
+def test_a_message_that_no_queue_can_have_taken_is_refused(milliseconds: str) -> None:
+    """A time after the year 2999 is an error of the input, not of the calendar."""
+    attributes = {"ApproximateReceiveCount": "1", "SentTimestamp": milliseconds}
+    record = {"messageId": "1", "receiptHandle": "r", "body": "{}", "attributes": attributes}
+
+    with pytest.raises(InputError, match="SentTimestamp"):
+        parse(events.QueueBatch, {"Records": [record]})

@@ -24,6 +24,8 @@ from governor.events.model.notice import BlockChange, Notice, ScheduledChange
 
 _YEARS = range(2006, 3000)
 """EC2 began in 2006. Arithmetic fails for dates at the ends of the calendar."""
+_YEAR_3000_MILLISECONDS = 32_503_680_000_000
+"""The begin of the first year after `_YEARS`, in milliseconds since 1970."""
 _ACTION_CHARACTERS = 64
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 _REPLACE_ROOT_VOLUME = "ReplaceRootVolume"
@@ -298,10 +300,14 @@ class _QueuedMessage(Event):
     receipt: str = Field(alias="receiptHandle", min_length=1)
     body: str
     receives: int = Field(validation_alias=AliasPath("attributes", "ApproximateReceiveCount"), ge=1)
-    sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
+    sent_milliseconds: int = Field(
+        validation_alias=AliasPath("attributes", "SentTimestamp"),
+        ge=0,
+        lt=_YEAR_3000_MILLISECONDS,
+    )
 
     def to_queued(self) -> Queued:
-        """Return the message as a record."""
+        """Return the message as `Queued`."""
         sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
         return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
 
