@@ -44,3 +44,16 @@ def test_a_time_without_a_year_is_the_nearest_one_of_its_weekday(days: int) -> N
     in_words = times_in_zone(in_utc(moment), "Asia/Tokyo", NOW)
     assert in_words == times_in_zone(iso(moment), "Asia/Tokyo", NOW)
     assert "21:02 Tokyo (12:02 UTC)" in in_words
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("keep until 9999-12-31T23:59:59Z", "Europe/Berlin"),
+        ("idle since 0001-01-01T00:00:00Z", "America/New_York"),
+        ("idle since 0000-01-01T00:00:00Z", "America/New_York"),
+    ],
+)
+def test_a_time_at_the_end_of_the_calendar_stays_as_a_person_typed_it(text: str, zone: str) -> None:
+    """Seen: the reason of a keep named the year 9999, and the outcome was never sent."""
+    assert text == times_in_zone(text, zone, NOW)

@@ -196,12 +196,18 @@ def in_utc(moment: UtcDatetime) -> str:
 def times_in_zone(text: str, zone: str, now: UtcDatetime) -> str:
     """Return a recorded text with its times as `clock` gives them in a time zone: `worked until Sat
     04:02 Berlin (03:02 UTC)`. A time without a year is the one nearest to `now`. A text that is no
-    time of the calendar stays as it is."""
+    time of the calendar, here or in the zone, stays as it is: people type such reasons."""
 
     def in_words(match: re.Match[str]) -> str:
         """Return the time that was found in the zone, or its text if it is no time."""
         moment = _recorded_moment(match, now)
-        return match[0] if moment is None else clock(moment, zone, now)
+        if moment is None:
+            return match[0]
+        try:
+            return clock(moment, zone, now)
+        except OverflowError:
+            # At either end of the calendar the zone has no such time.
+            return match[0]
 
     return _RECORDED_TIME.sub(in_words, text)
 
