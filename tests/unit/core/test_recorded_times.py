@@ -36,7 +36,7 @@ def test_a_recorded_time_is_read_in_the_zone_of_its_reader(
     assert expected == times_in_zone(expected, zone, NOW)
 
 
-@pytest.mark.parametrize("days", [-300, -7, 0, 7, 300])
+@pytest.mark.parametrize("days", [-170, -7, 0, 7, 170])
 def test_a_time_without_a_year_is_the_nearest_one_of_its_weekday(days: int) -> None:
     """Also over the turn of a year."""
     moment = NOW + timedelta(days=days)
@@ -46,14 +46,16 @@ def test_a_time_without_a_year_is_the_nearest_one_of_its_weekday(days: int) -> N
     assert "21:02 Tokyo (12:02 UTC)" in in_words
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize(
-    ("text", "zone"),
+    "text",
     [
-        ("keep until 9999-12-31T23:59:59Z", "Europe/Berlin"),
-        ("idle since 0001-01-01T00:00:00Z", "America/New_York"),
-        ("idle since 0000-01-01T00:00:00Z", "America/New_York"),
+        "paid until 2028-11-27 09:00 UTC",
+        "keep until 9999-12-31T23:59:59Z",
+        "idle since 0001-01-01T00:00:00Z",
+        "idle since 0000-01-01T00:00:00Z",
     ],
 )
-def test_a_time_at_the_end_of_the_calendar_stays_as_a_person_typed_it(text: str, zone: str) -> None:
-    """Seen: the reason of a keep named the year 9999, and the outcome was never sent."""
+def test_a_time_far_away_stays_as_a_person_typed_it(text: str, zone: str) -> None:
+    """Seen: the reason of a keep lost its year; with the year 9999, the outcome was never sent."""
     assert text == times_in_zone(text, zone, NOW)

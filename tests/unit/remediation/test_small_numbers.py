@@ -501,6 +501,52 @@ def test_a_failed_listing_at_the_recheck_waits() -> None:
         world.recheck(world.ref, Step.STOP)
 
 
+@pytest.mark.parametrize("dimensions", [{}, {"index": "0", "host": "a"}])
+def test_a_second_publisher_that_works_since_the_window_keeps_an_instance(
+    dimensions: dict[str, str],
+) -> None:
+    """Seen: where GPUs are known one by one, the series of the whole instance was not read."""
+    world = Approved(mode=Mode.AUTO, series=QUIET)
+    second = {"InstanceId": world.instance.instance_id, **dimensions}
+    world.metrics.publish(UTILIZATION, second, [98.0] * 48)
+    read_all = world.metrics.read
+
+    def read(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """Leave out the second publisher from windows that end before this moment."""
+        answer = read_all(target, queries, window)
+        if window.end > world.clock.moment:
+            return answer
+        left_out = {
+            query.key
+            for query in queries
+            if query.metric == UTILIZATION and dict(query.dimensions) == second
+        }
+        series = {key: values for key, values in answer.series.items() if key not in left_out}
+        return MetricAnswer(series, answer.problems)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.metrics, "read", read)
+        assert not world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_ec2s_own_metric_of_the_policys_name_breaks_no_recheck() -> None:
+    """Its periods are those of EC2, and it is read as EC2's own figure. These readings cover a part
+    of the window of three hours, and the recheck says so."""
+    names = replace(
+        TRUSTED, utilization="GPUUtilization", namespace="GPU/Custom", period_seconds=60
+    )
+    series = [
+        Published("GPUUtilization", 1.0, ONE_GPU),
+        Published("GPUUtilization", 1.0, {}),
+        Published(POWER, 30.0, ONE_GPU),
+    ]
+    world = Approved(mode=Mode.AUTO, series=series, names=names)
+    whole = {"InstanceId": world.instance.instance_id}
+    world.metrics.publish("GPUUtilization", whole, [1.0] * 48, namespace="AWS/EC2")
+
+    assert "was measured for 27% of the window" in world.recheck(world.ref, Step.STOP).reason
+
+
 def test_memory_under_other_dimensions_that_came_in_the_last_minutes_keeps_an_instance() -> None:
     """The window ends some minutes ago. The look at the time since knows the policy's limits."""
     vetoes = Vetoes(memory_used_percent=10.0)

@@ -34,6 +34,8 @@ shorter."""
 
 _FAR = timedelta(days=6)
 """From here on a weekday alone no longer names a day."""
+_NEEDS_NO_YEAR = timedelta(days=180)
+"""Up to here a day and a month name one day."""
 _RECORDED_TIME = re.compile(
     r"\b(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<minute>\d\d:\d\d)(?::\d\d)?(?:Z| UTC)"
     r"|\b[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,2}, \d\d:\d\d UTC"
@@ -196,18 +198,15 @@ def in_utc(moment: UtcDatetime) -> str:
 def times_in_zone(text: str, zone: str, now: UtcDatetime) -> str:
     """Return a recorded text with its times as `clock` gives them in a time zone: `worked until Sat
     04:02 Berlin (03:02 UTC)`. A time without a year is the one nearest to `now`. A text that is no
-    time of the calendar, here or in the zone, stays as it is: people type such reasons."""
+    time of the calendar stays as it is, and so does a time that is half a year away or more, as
+    people type in reasons: `clock` names no year."""
 
     def in_words(match: re.Match[str]) -> str:
-        """Return the time that was found in the zone, or its text if it is no time."""
+        """Return the time that was found in the zone, or its text if it stays as it is."""
         moment = _recorded_moment(match, now)
-        if moment is None:
+        if moment is None or abs(moment - now) > _NEEDS_NO_YEAR:
             return match[0]
-        try:
-            return clock(moment, zone, now)
-        except OverflowError:
-            # At either end of the calendar the zone has no such time.
-            return match[0]
+        return clock(moment, zone, now)
 
     return _RECORDED_TIME.sub(in_words, text)
 

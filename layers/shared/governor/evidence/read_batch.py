@@ -302,7 +302,8 @@ class Batch:
             return
         wanted = SeriesFilter(None, metric)
         for asked in self._listed(deciders, "utilization", wanted, f"{metric} of all namespaces"):
-            if asked.namespace != self._names.namespace:
+            # EC2's own figures have periods of their own, and are read as such.
+            if asked.namespace not in (self._names.namespace, EC2_NAMESPACE):
                 yield asked
 
     def _jobs(self, instances: list[Pending]) -> Iterator[AskedSeries]:

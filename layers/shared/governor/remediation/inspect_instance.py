@@ -20,12 +20,12 @@ from governor.episode.model.plan import Plan, PlanFacts, Price
 from governor.episode.rules.plan import draw_plan
 from governor.episode.store.instances import Instances
 from governor.evidence.gather_evidence import GatherEvidence
-from governor.evidence.model import Evidence
+from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.ports import InstanceReader, SessionReader
 from governor.evidence.request import EvidenceRequest, Gathered
 from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.history import LENGTH, SHORTEST_PERIOD, History
-from governor.evidence.rules.series import last_reading_end
+from governor.evidence.rules.series import Dimensions, last_reading_end
 from governor.limits.rules.breaker import acts_unasked
 from governor.money.ports import PriceBook
 from governor.money.rules.cost import marginal_price
@@ -188,7 +188,7 @@ class InspectInstance:
         request = EvidenceRequest(
             instance=instance,
             policy=Policy(metrics=names, vetoes=policy.vetoes),
-            dimensions=gathered.dimensions,
+            dimensions=_with_whole_instance(instance, gathered),
             source=gathered.evidence.source,
             search=False,
             figures=frozenset(FIGURES),
@@ -254,6 +254,15 @@ def read_facts(
     if instance.lifecycle is not Lifecycle.SPOT or request_id is None:
         return sized_instance, protection, None
     return sized_instance, protection, instances.spot_request_type(target, request_id)
+
+
+def _with_whole_instance(instance: Instance, gathered: Gathered) -> tuple[Dimensions, ...] | None:
+    """Return the dimension sets by which to read utilization again: those that were found, and
+    `InstanceId` alone where they are sets of GPUs, because a second publisher may show work there.
+    `None` if none were found: then the instance alone is read."""
+    if gathered.dimensions is None or gathered.evidence.source is not MetricSource.PER_GPU:
+        return gathered.dimensions
+    return (*gathered.dimensions, (("InstanceId", instance.instance_id),))
 
 
 def _changed_since(
