@@ -23,6 +23,8 @@ _FINEST = Decimal("0.000001")
 multiplied by seconds has endless decimals."""
 _FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
 """Places before a text that a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
+_SEPARATORS = (";", ",", "|", "\t", "\r", "\n")
+"""Characters at which a spreadsheet may split a cell, as in `_FORMULA`."""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -42,7 +44,7 @@ def _cell(cell: object) -> str:
     if cell is None:
         return ""
     text = cell if isinstance(cell, str) else str(plain(cell))
-    if isinstance(cell, int | float | Decimal):
+    if isinstance(cell, int | float | Decimal) or _is_plain(text):
         return text
     # A spreadsheet whose lists are separated by `;` splits a cell there, too, quoted or not. A sign
     # of full width, or after invisible characters, begins a formula as well: such a cell is
@@ -50,6 +52,14 @@ def _cell(cell: object) -> str:
     visible = _visible(unicodedata.normalize("NFKC", text))
     safe = _FORMULA.sub(r"\1'", visible)
     return text if safe == visible else safe
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether an ASCII text begins with a letter or a digit and has no separator, as most
+    cells do: no formula can begin in it, so that it need not be searched for one."""
+    if not text.isascii() or not text[:1].isalnum():
+        return False
+    return not any(separator in text for separator in _SEPARATORS)
 
 
 def _visible(text: str) -> str:
