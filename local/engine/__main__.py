@@ -6,6 +6,7 @@ however that ends.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -30,7 +31,16 @@ def main() -> None:
         port = serve(simulation.weather, int(os.environ["GATEWAY_PORT"]))
         # Read by the engine when it starts the process of a function.
         os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
+    _spare_the_collector()
     app.main()
+
+
+def _spare_the_collector() -> None:
+    """Collect seldom, and never what is loaded by now: it lives as long as the engine, and looking
+    at all of it again took a sixteenth of the engine's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _die_with_parent(parent: int) -> None:
