@@ -826,3 +826,16 @@ def test_a_namespace_is_an_instances_own_by_its_name_alone() -> None:
     read = {query.namespace for query in world.metrics.reads}
     own = {name for name in read if name.startswith("GPU/EC2") and name != "GPU/EC2"}
     assert {f"GPU/EC2/AROA1:{id_of(1)}", f"GPU/EC2/AROA2:{id_of(1)}"} == own
+
+
+def test_the_aggregate_as_the_only_known_set_is_the_aggregate() -> None:
+    """A back-test names it. It proves idleness as where no set is known."""
+    world = Readings()
+    world.publish(1, QUIET)
+    aggregate = (("InstanceId", id_of(1)),)
+    instance = make_instance(instance_id=id_of(1))
+    request = EvidenceRequest(instance, POLICY, dimensions=(aggregate,), search=False)
+    evidence = world.gather(request)[id_of(1)].evidence
+
+    assert MetricSource.AGGREGATE is evidence.source
+    assert ["all"] == [gpu.gpu for gpu in evidence.gpus]

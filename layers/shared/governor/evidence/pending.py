@@ -251,7 +251,8 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
     reads_by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
     # Known sets without a GPU are an aggregate under more dimensions than `InstanceId`: only a
     # search finds it.
-    if not known_sets or (has_gpus and not reads_by_gpu):
+    more_sets = tuple([one for one in known_sets if one != pending.aggregate])
+    if not more_sets or (has_gpus and not reads_by_gpu):
         pending.sets = (pending.aggregate,)
         pending.source = MetricSource.AGGREGATE
         return
@@ -261,7 +262,7 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
         pending.source = MetricSource.PER_GPU
         return
     # The instance alone may show work that the sets with further dimensions do not.
-    pending.sets = (*known_sets, pending.aggregate)
+    pending.sets = (*more_sets, pending.aggregate)
     pending.source = MetricSource.AGGREGATE
 
 
