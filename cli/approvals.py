@@ -16,13 +16,14 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
+from cli import times
 from cli.api import Api, api_of
 from cli.errors import CommandError
 from cli.references import Candidate, find, short_ids, suggestion
 from cli.tables import Column, print_table, print_text
 from cli.times import in_or_ago, since, until
 from governor.core.errors import PolicyError
-from governor.core.units import people, printable, span
+from governor.core.units import people, printable, span, times_in_zone
 from governor.policy.document import parse_policy
 from governor.policy.model.policy import Mode
 
@@ -30,6 +31,8 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{32}")
 _LONGEST_NAME = 40
 """Longest name in a table; a tag may have 256 characters."""
 _ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
+_NOT_DECIDED = {"VOID": "canceled", "EXPIRED": "not answered"}
+"""States of questions that nobody decided, as people read them."""
 _STEPS = "The plan: "
 """Beginning of the line of a plan that has its steps."""
 _COLUMNS = (
@@ -309,15 +312,25 @@ def _print_question(question: dict[str, Any], *, as_json: bool) -> None:
     if question.get("held"):
         print_text(f"  {printable(question['held'])}; nothing more is done")
     if question["void_reason"]:
-        print_text(f"  {question['status'].lower()}: {printable(question['void_reason'])}")
+        state = _NOT_DECIDED.get(question["status"], question["status"].lower())
+        print_text(f"  {state}: {_reason(question['void_reason'])}")
     print_text(_state_line(question))
+
+
+def _reason(reason: str | None) -> str:
+    """Return a recorded reason as one line, with people and times as people read them; empty
+    without one."""
+    if not reason:
+        return ""
+    return printable(times_in_zone(people(reason), "UTC", times.now()))
 
 
 def _state_line(question: Mapping[str, Any]) -> str:
     """Return how it ended, or what can still be done and until when."""
     question_id = question["id"]
     if question["outcome"]:
-        return f"  {question['outcome']}: {printable(question['outcome_reason'] or '')}"
+        outcome = question["outcome"].replace("-", " ")
+        return f"  {outcome}: {_reason(question['outcome_reason'])}"
     if question.get("can_hold"):
         return f"  can be held, kept or exempted until EC2 is called; id {question_id}"
     if question.get("can_hold_late"):

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from cli import times
 from cli.fleet import named, over_the_fleet, print_unseen
 from cli.tables import print_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchMetrics
 from governor.aws.ec2 import Ec2Instances
 from governor.core.instance import Target
-from governor.core.units import iso, plural, printable
+from governor.core.units import plural, printable
 from governor.evidence.ports import InstanceReader, MetricReader
 from governor.health.messages import advice_text, finding_document
 from governor.health.model import InstanceFinding, Severity
@@ -117,7 +118,8 @@ def _print_reading(reading: HealthReading) -> None:
         print_text("         faults cannot be seen")
     for finding in reading.findings:
         advice = advice_text(finding)
-        sentence = f"{finding.about}; seen since {iso(finding.since)}. {advice}"
+        since = times.ago(finding.since, times.now())
+        sentence = f"{finding.about}; first seen {since}. {advice}"
         print_text(f"         {printable(sentence)}")
     if reading.problem:
         print_text(f"         not all could be read: {printable(reading.problem)}")

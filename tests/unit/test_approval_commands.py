@@ -420,6 +420,31 @@ def test_the_consequence_of_silence_is_that_of_the_messages(
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"status": "VOID", "void_reason": "worked until 2026-11-20T07:30:00Z"},
+            "  canceled: worked until Fri 07:30 UTC\n",
+        ),
+        (
+            {"outcome": "woke-up", "outcome_reason": "seen by link:ann@example.com"},
+            "  woke up: seen by ann@example.com (mail link)\n",
+        ),
+    ],
+)
+def test_the_reason_of_an_end_has_no_raw_times_and_identities(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    line: str,
+) -> None:
+    """As on the page of the record. A repeated answer prints the record."""
+    monkeypatch.setattr("cli.times.now", lambda: NOW)
+
+    assert line in approved(capsys, {**APPROVED, **changes})
+
+
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
     """One's own is answered with the record; another's is refused, with both in the refusal."""
     assert "  Approved by alice, 2 h ago (" in approved(
