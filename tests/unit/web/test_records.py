@@ -137,6 +137,19 @@ def test_a_page_after_an_answer_that_leaves_it_alone_speaks_of_no_loss_ahead(ans
     assert "It may not see work that began" not in page
 
 
+def test_a_hold_after_the_stop_does_not_take_back_what_the_stop_loses() -> None:
+    """Seen: a plan that stops and terminates was held before the termination, and the page said
+    that the local disks would have been lost."""
+    world = World()
+    world.post("approve")
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
+    world.post("hold", keep_until=iso(SOON), reason="a demo")
+
+    assert "What is lost</h2>" in world.get().body
+    world.change(phase=Phase.CLOSED, ending=EpisodeEnding(Outcome.HELD, "held", NOW))
+    assert "What was lost</h2>" in world.get().body
+
+
 def test_a_chart_says_which_time_it_shows_and_of_how_many_gpus() -> None:
     """An instance with one GPU has no busiest one."""
     page = World().get().body
