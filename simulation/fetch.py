@@ -85,6 +85,8 @@ class Subject:
     shape: Shape | None
     source: MetricSource
     sets: tuple[Dimensions, ...]
+    elsewhere: tuple[tuple[str, Dimensions], ...] = ()
+    """The series of the agent's other figures, by metric, under other dimensions than `sets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,14 @@ class Fetch:
         names = self.wish.metrics
         by = SeriesFilter(names.namespace, names.utilization)
         listed = self.metrics.list_series(target, by) if instances else {}
+        figures = self._listed_figures(target) if instances else {}
         subjects = tuple(
-            self._subject(instance, listed.get(instance.instance_id, ())) for instance in instances
+            self._subject(
+                instance,
+                listed.get(instance.instance_id, ()),
+                figures.get(instance.instance_id, ()),
+            )
+            for instance in instances
         )
         unread = {query.key for query in self._missing_hours(target, subjects, hours)}
         days = _days(hours)
@@ -188,19 +196,48 @@ class Fetch:
 
     # what to ask for
 
-    def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
-        """Return the series to read of an instance: the aggregate if there is one, as the sweep
-        reads it; else GPU by GPU; else whatever is published."""
-        published = [series.dimensions for series in listed]
+    def _listed_figures(self, target: Target) -> Mapping[str, Sequence[Listed]]:
+        """Return the series of the agent's other figures that are read, by instance id. Raises:
+        CloudError."""
+        names = self.wish.metrics
+        series_by_id: dict[str, list[Listed]] = {}
+        for figure in replayed_figures():
+            if figure not in self.wish.figures or FIGURES[figure].publisher is Publisher.EC2:
+                continue
+            for metric in metrics_of(figure, names):
+                wanted = SeriesFilter(names.namespace, metric)
+                for instance_id, listed in self.metrics.list_series(target, wanted).items():
+                    series_by_id.setdefault(instance_id, []).extend(listed)
+        return series_by_id
+
+    def _subject(
+        self, instance: Instance, listed: Sequence[Listed], figures: Sequence[Listed]
+    ) -> Subject:
+        """Return the series to read of an instance: of utilization the aggregate if there is one,
+        as the sweep reads it; else all that is published, GPU by GPU if any series is of a GPU.
+
+        `listed` are its series of utilization, `figures` those of other figures.
+        """
         shape = shape_of(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
+        published = sorted({series.dimensions for series in listed})
+        source = MetricSource.AGGREGATE
+        sets = tuple(published) or (aggregate,)
         if aggregate in published:
-            return Subject(instance, shape, MetricSource.AGGREGATE, (aggregate,))
-        by_gpu = tuple(sorted(filter(is_gpu, published)))
-        if by_gpu:
-            return Subject(instance, shape, MetricSource.PER_GPU, by_gpu)
-        sets = tuple(sorted(published)) or (aggregate,)
-        return Subject(instance, shape, MetricSource.AGGREGATE, sets)
+            sets = (aggregate,)
+        elif any(is_gpu(dimensions, self._own_dimension) for dimensions in published):
+            source = MetricSource.PER_GPU
+        elsewhere = {
+            (series.metric, series.dimensions)
+            for series in figures
+            if series.dimensions not in sets
+        }
+        return Subject(instance, shape, source, sets, tuple(sorted(elsewhere)))
+
+    @property
+    def _own_dimension(self) -> str:
+        """Return the dimension that distinguishes devices by the policy; empty if it names none."""
+        return self.wish.metrics.device_dimension
 
     def _hourly_queries(self, subject: Subject) -> list[MetricQuery]:
         queries = []
@@ -239,7 +276,8 @@ class Fetch:
             return []
         queries: list[MetricQuery] = []
         for metric in metrics:
-            for dimensions in subject.sets:
+            found_elsewhere = [one for name, one in subject.elsewhere if name == metric]
+            for dimensions in (*subject.sets, *found_elsewhere):
                 queries.append(self._gpu_query(metric, dimensions, row.statistic))
         return queries
 

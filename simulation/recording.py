@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
-from itertools import product
 from math import inf, isnan, nan
 
 from evaluation.bins import (
@@ -124,7 +123,7 @@ class Recording:
         if metric not in self._measured:
             gpus = self._by_gpu(metric)
             has_hidden_gpu = self._has_hidden_gpu(len(gpus))
-            parts = [] if has_hidden_gpu else list(map(measured, gpus))
+            parts = [] if has_hidden_gpu else list(map(measured, gpus.values()))
             self._measured[metric] = all_of(parts, self.span.bins)
         return self._measured[metric]
 
@@ -161,11 +160,12 @@ class Recording:
     def _power_confirms(self, policy: Policy) -> bytes:
         """Return 1 for every bin in which the power of every GPU was measured, and is neither too
         low nor too high to confirm idleness."""
-        gpus = self._by_gpu(*metrics_of("power", policy.metrics))
-        if self._has_hidden_gpu(len(gpus)):
+        power_by_gpu = self._by_gpu(*metrics_of("power", policy.metrics))
+        gpus = self._by_gpu(policy.metrics.utilization)
+        if not power_by_gpu.keys() >= gpus.keys() or self._has_hidden_gpu(len(gpus)):
             return bytes(self.span.bins)
         implausible_watts = implausible_power_watts(self.shape)
-        is_plausible = [above(values, implausible_watts) for values in gpus]
+        is_plausible = [above(power_by_gpu[gpu], implausible_watts) for gpu in gpus]
         too_high = reaching(self.figures.by_name["power"], confirms_below(policy))
         return without(all_of(is_plausible, self.span.bins), too_high)
 
@@ -187,7 +187,7 @@ class Recording:
         if needs_power_for_scale(names):
             in_doubt.append(without(bytes([1]) * self.span.bins, self._power_confirms(policy)))
         if not is_in_a_known_unit(names):
-            for values in self._by_gpu(names.utilization):
+            for values in self._maxima(names.utilization).values():
                 no_shares = reaching(values, shares_end_at(names))
                 in_doubt.append(without(reaching(values, busy_share_of(policy)), no_shares))
         return lasting(any_of(in_doubt, self.span.bins), policy.window // PERIOD + 1)
@@ -212,7 +212,7 @@ class Recording:
         limit = rule.released_memory_below_percent / 100 * (memory_mib or 0)
         limit /= memory_factor(self.shape, names, profile_of_names(names))
         gpus = self._by_gpu(policy.metrics.memory_used)
-        is_low = [without(measured(values), reaching(values, limit)) for values in gpus]
+        is_low = [without(measured(values), reaching(values, limit)) for values in gpus.values()]
         bins = -(-RELEASED_FOR // PERIOD)
         # As one large number: each shift moves all flags a bin later.
         shifted = int.from_bytes(all_of(is_low, self.span.bins))
@@ -222,14 +222,31 @@ class Recording:
             in_every_bin &= shifted
         return in_every_bin.to_bytes(self.span.bins)
 
-    def _by_gpu(self, *metrics: str) -> list[array[float]]:
-        """Return the maxima of each GPU, or of the aggregate; the highest of several metrics."""
+    def _by_gpu(self, *metrics: str) -> dict[str, array[float]]:
+        """Return the maxima of each GPU by its label, or of the aggregate by `all`; the highest of
+        several metrics, and under all dimensions. A series of no GPU beside GPUs is left out."""
         series_by_gpu: dict[str, list[array[float]]] = {}
-        for metric, dimensions in product(metrics, self.sets):
-            values = self.series.get((metric, dimensions, "Maximum"))
-            if values is not None:
-                series_by_gpu.setdefault(gpu_label(dimensions), []).append(values)
-        return [highest(series, self.span.bins) for series in series_by_gpu.values()]
+        for metric in metrics:
+            for dimensions, values in self._maxima(metric).items():
+                series_by_gpu.setdefault(self._label(dimensions), []).append(values)
+        if self.source is MetricSource.PER_GPU and self._part_count != 1:
+            series_by_gpu.pop("all", None)
+        return {label: highest(series, self.span.bins) for label, series in series_by_gpu.items()}
+
+    def _label(self, dimensions: Dimensions) -> str:
+        """Return the index of the GPU that these dimensions are about; `all` for an aggregate, and
+        on an instance with one GPU."""
+        if self._part_count == 1:
+            return "all"
+        return gpu_label(dimensions, self.names.device_dimension if self.names else "")
+
+    def _maxima(self, metric: str) -> dict[Dimensions, array[float]]:
+        """Return the series of a metric's maxima by their dimensions."""
+        maxima = {}
+        for (name, dimensions, statistic), values in self.series.items():
+            if name == metric and statistic == "Maximum":
+                maxima[dimensions] = values
+        return maxima
 
     def activity(self, policy: Policy) -> bytes:
         """Return 1 for every bin in which something reaches a limit of the policy
@@ -251,9 +268,24 @@ class RecordedMetrics:
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
         self._series: dict[SeriesKey, tuple[array[float], Window]] = {}
+        self._by_instance: dict[str, list[tuple[str, Dimensions]]] = {}
+        self._namespaces: set[str] = set()
         for recording in recordings:
+            names = recording.names or Metrics()
+            self._namespaces.add(names.namespace)
             for key, values in recording.series.items():
                 self._series[key] = (values, recording.span)
+                self._index(key)
+
+    def _index(self, key: SeriesKey) -> None:
+        """Note a series by its instance, for listings."""
+        metric, dimensions, _ = key
+        owner = dict(dimensions).get("InstanceId")
+        if owner is None:
+            return
+        series_of_owner = self._by_instance.setdefault(owner, [])
+        if (metric, dimensions) not in series_of_owner:
+            series_of_owner.append((metric, dimensions))
 
     def read(
         self,
@@ -291,16 +323,17 @@ class RecordedMetrics:
         wanted: SeriesFilter,
         instance_id: str | None = None,
     ) -> dict[str, list[Listed]]:
-        """Return the recorded series of a metric by instance. Metrics that jobs and instances
-        publish of themselves were not recorded."""
-        listed: dict[str, list[Listed]] = {}
+        """Return the recorded series by instance, of one metric or of all. Metrics that jobs and
+        instances publish of themselves were not recorded: other namespaces hold nothing."""
         namespace, metric, _ = wanted
-        for name, dimensions, _ in self._series:
-            owner = dict(dimensions).get("InstanceId")
-            if not namespace or name != metric or owner is None:
-                continue
-            if instance_id in (None, owner):
-                listed.setdefault(owner, []).append(Listed(namespace, name, dimensions))
+        if namespace is None or namespace not in self._namespaces:
+            return {}
+        listed: dict[str, list[Listed]] = {}
+        owners = self._by_instance.keys() if instance_id is None else {instance_id}
+        for owner in owners & self._by_instance.keys():
+            for name, dimensions in self._by_instance[owner]:
+                if metric in (None, name):
+                    listed.setdefault(owner, []).append(Listed(namespace, name, dimensions))
         return listed
 
 

@@ -22,13 +22,13 @@ from governor.evidence.model import MetricSource, Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from governor.evidence.rules.series import Dimensions
 from governor.policy.document import parse_policy
-from governor.policy.model.judging import IdleRule, Vetoes
+from governor.policy.model.judging import IdleRule, SecondFigure, Vetoes
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Policy
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult
-from simulation.recording import PERIOD
+from simulation.recording import PERIOD, RecordedMetrics
 from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore
 from simulation.wish import wish_of, wishes_of
@@ -67,6 +67,10 @@ class Past:
         """The names under which utilization is published."""
         self.unit = 1.0
         """The reading that stands for one percent of utilization."""
+        self.elsewhere: dict[str, Sequence[Dimensions]] = {}
+        """Dimensions of a metric that is published under others than utilization."""
+        self.readings: dict[Dimensions, float] = {}
+        """The constant value of a series that differs from the others."""
         self.fail: Callable[[MetricQuery, Window], str | None] = lambda _query, _window: None
 
     def read(self, _: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
@@ -90,8 +94,12 @@ class Past:
         values = self.busy[owner][first : first + window.bins * step]
         if query.namespace == "AWS/EC2":
             known = [1.0] * len(values)
-        elif query.dimensions not in self.sets[owner] or re.search("coder|EC_|ENC_", query.metric):
+        elif query.dimensions not in self.elsewhere.get(query.metric, self.sets[owner]):
+            return None
+        elif query.metric not in self.elsewhere and re.search("coder|EC_|ENC_", query.metric):
             return None  # Nobody publishes the video encoder's and decoder's figures.
+        elif query.dimensions in self.readings:
+            known = [self.readings[query.dimensions]] * len(values)
         elif query.metric != self.names.utilization:
             known = [20.0] * len(values)
         else:
@@ -106,9 +114,17 @@ class Past:
     def list_series(
         self, _: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
-        names = self.names.namespace, self.names.utilization
-        assert ((*names, True), None) == (wanted, instance_id)
-        return {owner: [Listed(*names, one) for one in sets] for owner, sets in self.sets.items()}
+        namespace, metric, is_recent = wanted
+        assert (True, None) == (is_recent, instance_id)
+        assert namespace == self.names.namespace
+        assert metric is not None
+        listed: dict[str, list[Listed]] = {}
+        for owner, sets in self.sets.items():
+            for dimensions in self.elsewhere.get(metric, sets):
+                if ("InstanceId", owner) in dimensions:
+                    series = Listed(self.names.namespace, metric, dimensions)
+                    listed.setdefault(owner, []).append(series)
+        return listed
 
 
 def aggregate(instance: Instance) -> list[Dimensions]:
@@ -500,3 +516,69 @@ def test_a_fetch_leaves_out_instances_of_other_metrics(store: SeriesStore) -> No
     only_rests = replace(fetch.wish, reads=lambda one: one.instance_id == RESTS.instance_id)
     survey = replace(fetch, wish=only_rests).survey(TARGET, HOURS)
     assert [RESTS.instance_id] == [one.instance.instance_id for one in survey.subjects]
+
+
+def outcome_of(past: Past, store: SeriesStore, policy: Policy) -> InstanceResult:
+    """Return what becomes of the one instance of a past, fetched and replayed."""
+    fetch = make_fetch(past, store, RESTS, policy=policy)
+    recordings = fetch.fetch(fetch.survey(TARGET, HOURS))
+    return run(*recordings, policy=policy).results[0]
+
+
+OWN = (("InstanceId", RESTS.instance_id),)
+INDEX = (*OWN, ("index", "0"))
+NAMED = (*INDEX, ("name", "A10G"))
+RESTING = bins((BUSY, 50), (IDLE, 20), (BUSY, 26))
+POWER = Policy().metrics.power_draw
+
+
+@pytest.mark.parametrize(("watts", "stops"), [(30.0, 1), (200.0, 0), (0.0, 0)])
+def test_power_under_other_dimensions_is_replayed(
+    store: SeriesStore, watts: float, stops: int
+) -> None:
+    """Live, power of one GPU confirms its utilization whatever the dimensions are."""
+    past = Past({RESTS.instance_id: RESTING}, {RESTS.instance_id: [INDEX]})
+    past.elsewhere = {POWER: [NAMED]}
+    past.readings = {NAMED: watts}
+    policy = Policy(idle=IdleRule(second_figure=SecondFigure.REQUIRED))
+
+    assert stops == len([one for one in outcome_of(past, store, policy).events if one.stop])
+
+
+@pytest.mark.parametrize(("percent", "stops"), [(0.0, 1), (100.0, 0)])
+def test_encoding_under_other_dimensions_is_replayed(
+    store: SeriesStore, percent: float, stops: int
+) -> None:
+    """Live, a question looks for it under any dimensions."""
+    past = Past({RESTS.instance_id: RESTING}, {RESTS.instance_id: [INDEX]})
+    past.elsewhere = {"nvidia_smi_utilization_encoder": [OWN]}
+    past.readings = {OWN: percent}
+
+    assert stops == len([one for one in outcome_of(past, store, Policy()).events if one.stop])
+
+
+@pytest.mark.parametrize(("percent", "stops"), [(0.0, 1), (98.0, 0)])
+def test_a_series_of_no_gpu_shows_work_in_a_back_test(
+    store: SeriesStore, percent: float, stops: int
+) -> None:
+    """A job publishes beside the GPU, and stands for no GPU."""
+    job = (*OWN, ("job", "train"))
+    past = Past({RESTS.instance_id: RESTING}, {RESTS.instance_id: [INDEX, job]})
+    past.readings = {job: percent}
+    past.elsewhere = {POWER: [INDEX]}
+
+    assert stops == len([one for one in outcome_of(past, store, Policy()).events if one.stop])
+
+
+def test_a_listing_without_a_metric_shows_the_recorded_series_of_the_instance(
+    store: SeriesStore,
+) -> None:
+    """As CloudWatch lists a few instances; other namespaces hold nothing."""
+    past = Past({RESTS.instance_id: RESTING}, {RESTS.instance_id: [INDEX]})
+    fetch = make_fetch(past, store, RESTS)
+    metrics = RecordedMetrics(fetch.fetch(fetch.survey(TARGET, HOURS)))
+    listed = metrics.list_series(TARGET, SeriesFilter("GPU/EC2", None), RESTS.instance_id)
+    foreign = metrics.list_series(TARGET, SeriesFilter("Jobs", None), RESTS.instance_id)
+
+    assert POWER in {one.metric for one in listed[RESTS.instance_id]}
+    assert {} == foreign

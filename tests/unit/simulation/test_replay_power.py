@@ -66,6 +66,15 @@ def only(recording: Recording, policy: Policy) -> InstanceResult:
     return run(recording, policy=policy).results[0]
 
 
+def test_quiet_power_lets_an_idle_instance_be_stopped() -> None:
+    """The other tests change the power of this one."""
+    utilization = bins((BUSY, 1), (IDLE, 10))
+    power = bins((200.0, 1), (QUIET_WATTS, 10))
+    result = only(with_power(make_recording(utilization), power), required())
+
+    assert 1 == len([event for event in result.events if event.stop])
+
+
 @pytest.mark.parametrize("watts", [0.0, 0.25, 2.0, 3.0], ids=str)
 def test_power_that_no_gpu_draws_counts_as_time_without_data(watts: float) -> None:
     """1% of the limit, or 2 W, is not measured: the sweeps say no data, as live."""
