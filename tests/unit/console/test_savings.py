@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.approvals.model.terms import Scope
+from governor.console import formats
 from governor.console.page import Caller, Page
+from governor.console.parts import document_part
 from governor.console.views.savings import savings
 from governor.core.errors import InputError
 from governor.episode.model.episode import Outcome
@@ -50,6 +53,23 @@ def entries(draw: st.DrawFn) -> list[LedgerEntry]:
             )
         )
     return made
+
+
+def test_thousands_of_entries_come_in_parts_that_lambda_can_answer() -> None:
+    """As JSON, whose sums are those of the whole month in each part."""
+    world = ConsoleWorld()
+    world.book(*[make_entry(number, resource_name="\N{ROCKET}" * 40) for number in range(4_000)])
+    page = show(world)
+    found: list[object] = []
+    document = document_part(page, "")
+    for number in range(1, cast(int, document["parts"]) + 1):
+        document = document_part(page, str(number))
+        answer = formats.as_json(200, {"is_incomplete": False, **document})
+        assert len(json.dumps(answer.body)) < 6_000_000
+        assert page.document["net_usd"] == document["net_usd"]
+        found += cast(list[object], document["entries"])
+    assert document["parts"] != 1
+    assert page.document["entries"] == found
 
 
 def goes_on(**changes: Any) -> list[LedgerEntry]:

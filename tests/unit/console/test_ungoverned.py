@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from governor.approvals.model.terms import Scope
 from governor.console import formats
+from governor.console import parts as parts_of_answers
 from governor.console.parts import document_part
 from governor.console.views.ungoverned import ungoverned
+from governor.core.documents import csv_text
 from governor.core.errors import AccessDenied, InputError
 from governor.core.instance import Target
 from governor.policy.model.contacts import Ownership
@@ -260,6 +262,33 @@ def test_ten_thousand_rows_come_in_parts_that_lambda_can_answer() -> None:
     text = html(ungoverned, world, path="/ungoverned")
     assert len(json.dumps(text)) < LAMBDA_LIMIT
     assert 'CSV</a> in 2 parts: the others are <a href="/ungoverned.csv?part=2">2</a>' in text
+
+
+def test_the_parts_of_a_long_list_are_counted_by_few_measurements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each view of the page counts them. One measurement for each row took a second."""
+    measured: list[int] = []
+
+    def measuring(columns: Sequence[str], rows: Sequence[Any]) -> str:
+        measured.append(len(rows))
+        return csv_text(columns, rows)
+
+    monkeypatch.setattr(parts_of_answers, "csv_text", measuring)
+    page = ungoverned(many(10_000, name="y" * 100).asked())
+    document_part(page, "")
+    assert [] == measured
+    count = cast(Callable[[], int], page.values["count_csv_parts"])
+    assert 2 == count()
+    assert len(measured) < 500
+    assert 10_000 == sum(measured)
+
+
+def test_the_page_says_from_when_its_commands_are() -> None:
+    """A command that ends something may be a day old."""
+    text = html(ungoverned, stored(), path="/ungoverned")
+    assert re.search("Scanned [^,]* ago", text)
+    assert "look at a resource before you run its command" in text
 
 
 def test_names_of_emoji_and_quotes_fit_into_an_answer_too() -> None:

@@ -7,7 +7,7 @@ are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -19,6 +19,9 @@ from governor.core.units import Item
 MOST_BYTES = 4_000_000
 """Bytes of the rows of one answer, as Lambda counts them: the body is a JSON text in its answer.
 The rest of the limit of 6 MB is for headers and for what stands beside the rows."""
+
+_MEASURED_AT_ONCE = 50
+_LARGEST_PIECE = MOST_BYTES // 20
 
 
 def csv_parts(table: Table) -> list[Sequence[Any]]:
@@ -64,21 +67,33 @@ def _parts(
 ) -> list[Sequence[Item]]:
     """Return the items in parts of at most `MOST_BYTES`, in their order; one empty part without
     items."""
-    if bytes_of(items) <= MOST_BYTES:
-        return [items]
     parts: list[Sequence[Item]] = []
     part: list[Item] = []
     size = 0
-    for item in items:
-        own_size = bytes_of([item])
+    for piece, own_size in _pieces(items, bytes_of):
         if part and size + own_size > MOST_BYTES:
             parts.append(part)
             part = []
             size = 0
-        part.append(item)
+        part.extend(piece)
         size += own_size
     parts.append(part)
     return parts
+
+
+def _pieces(
+    items: Sequence[Item], bytes_of: Callable[[Sequence[Item]], int]
+) -> Iterator[tuple[Sequence[Item], int]]:
+    """Yield the items in small pieces, in their order, each with its size: many at once, or one by
+    one where they are so large that a part would stay half empty. Measuring each alone is slow."""
+    for first in range(0, len(items), _MEASURED_AT_ONCE):
+        piece = items[first : first + _MEASURED_AT_ONCE]
+        size = bytes_of(piece)
+        if size <= _LARGEST_PIECE:
+            yield piece, size
+            continue
+        for item in piece:
+            yield [item], bytes_of([item])
 
 
 def _csv_bytes(rows: Sequence[Any]) -> int:

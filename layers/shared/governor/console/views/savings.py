@@ -73,6 +73,7 @@ def savings(request: ViewRequest) -> Page:
             "csv": addresses.with_query("/savings.csv", this_month),
         },
         document={"month": f"{start:%Y-%m}", **month_report.document},
+        long_lists=("entries",),
         tables=(
             table,
             Table("jobs", jobs.COLUMNS, month_report.job_rows),
