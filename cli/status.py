@@ -71,6 +71,7 @@ IMITATION = "x-imitates-aws"
 """The header of answers by which an emulator of AWS names itself."""
 _ENVIRONMENT = "Environment"
 """The key of the tag by which a stack names its environment, such as `production`."""
+_DISPLAY_NAME = "DisplayName"
 _SHOWN = 3
 """Problems of one line that are shown; the others are counted."""
 _ALARMS_AT_ONCE = 100
@@ -118,10 +119,14 @@ class Stack:
 
     @property
     def environment(self) -> str:
-        """The name of an emulator, where one answers in place of AWS, else the value of the stack's
-        tag `Environment`; an empty text where there is neither."""
+        """The name of an emulator, where one answers in place of AWS; else the stack's parameter
+        `DisplayName`, which its pages show; else the value of its tag `Environment`. An empty text
+        where there is none of them."""
         if self.imitation:
             return self.imitation
+        for parameter in self.described.get("Parameters", ()):
+            if parameter["ParameterKey"] == _DISPLAY_NAME and parameter["ParameterValue"]:
+                return str(parameter["ParameterValue"])
         for tag in self.described.get("Tags", ()):
             if tag["Key"] == _ENVIRONMENT:
                 return str(tag["Value"])

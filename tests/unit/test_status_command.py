@@ -264,6 +264,23 @@ def test_the_stack_names_its_environment_where_it_has_a_tag_for_it(
     assert f"in {ACCOUNT}/us-east-1 (local cloud), " in shown(capsys)[1]["stack"]
 
 
+def test_the_stack_has_the_name_that_its_pages_show(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parameter DisplayName comes before the tag."""
+    tags = [{"Key": "Environment", "Value": "production"}]
+    parameters = [
+        *STACK["Parameters"],
+        {"ParameterKey": "DisplayName", "ParameterValue": "staging"},
+    ]
+    cloud.stacks = [{**STACK, "Tags": tags, "Parameters": parameters}]
+
+    assert f"in {ACCOUNT}/us-east-1 (staging), " in shown(capsys)[1]["stack"]
+
+    parameters[-1] = {"ParameterKey": "DisplayName", "ParameterValue": ""}
+    assert f"in {ACCOUNT}/us-east-1 (production), " in shown(capsys)[1]["stack"]
+
+
 SCRATCH = """mode: ask
 metrics: {publishers_are_trusted: true}
 ownership: {contacts: {ops: {emails: [alice@example.com, bob@example.com]}}}
