@@ -562,7 +562,9 @@ def _mean_at_work(past: Past) -> float | None:
     busy_from = past.policy.health.busy_from_percent
     readings: list[float] = []
     for series in past.mean.values():
-        readings += [series[hour] for hour in past.worked if series[hour] >= busy_from]
+        for hour in past.worked:
+            if series[hour] >= busy_from:
+                readings.append(series[hour])
     return fmean(readings) if readings else None
 
 
@@ -570,7 +572,9 @@ def _mean_of(series_by_gpu: Mapping[str, Sequence[float]], hours: Sequence[int])
     """Return the mean of all readings of these hours; `None` if there is none."""
     readings: list[float] = []
     for series in series_by_gpu.values():
-        readings += [series[hour] for hour in hours if series[hour] >= 0]
+        for hour in hours:
+            if series[hour] >= 0:
+                readings.append(series[hour])
     return fmean(readings) if readings else None
 
 

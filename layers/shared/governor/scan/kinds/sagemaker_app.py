@@ -146,10 +146,13 @@ def _read(
 ) -> dict[_Key, Any]:
     """Return an operation's answers by the parameters that `key_of` gives for an app, each asked
     for once; `None` for one that could not be read. An empty key is not asked for."""
-    keys = [key for key in dict.fromkeys(key_of(app) for app in apps) if key]
-    parameters = [dict(key) for key in keys]
-    answers = described(place, _SETTINGS_TOPIC, operation, parameters)
-    return dict(zip(keys, answers, strict=True))
+    parameters: dict[_Key, dict[str, str]] = {}
+    for app in apps:
+        key = key_of(app)
+        if key:
+            parameters[key] = dict(key)
+    answers = described(place, _SETTINGS_TOPIC, operation, list(parameters.values()))
+    return dict(zip(parameters, answers, strict=True))
 
 
 def _domain_key(app: App) -> _Key:

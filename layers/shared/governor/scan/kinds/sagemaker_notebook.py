@@ -148,6 +148,7 @@ def _with_tags(place: Place, notebooks: Sequence[Notebook]) -> list[Notebook]:
     that is reported."""
     arns = [notebook.arn for notebook in notebooks]
     all_tags = tags_of(place, "tags of SageMaker notebook instances", arns)
-    return [
-        replace(notebook, tags=tags) for notebook, tags in zip(notebooks, all_tags, strict=True)
-    ]
+    tagged: list[Notebook] = []
+    for notebook, tags in zip(notebooks, all_tags, strict=True):
+        tagged.append(replace(notebook, tags=tags))
+    return tagged

@@ -172,9 +172,11 @@ def _with_components(place: Place, endpoints: Sequence[Endpoint]) -> list[Endpoi
 
 
 def _with_tags(place: Place, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    """Return the endpoints with their tags, as far as those can be read."""
+    """Return the endpoints with their tags. One whose tags cannot be read has none, and that is
+    reported."""
     arns = [endpoint.arn for endpoint in endpoints]
     all_tags = tags_of(place, "tags of SageMaker endpoints", arns)
-    return [
-        replace(endpoint, tags=tags) for endpoint, tags in zip(endpoints, all_tags, strict=True)
-    ]
+    tagged: list[Endpoint] = []
+    for endpoint, tags in zip(endpoints, all_tags, strict=True):
+        tagged.append(replace(endpoint, tags=tags))
+    return tagged
