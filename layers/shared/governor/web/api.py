@@ -248,8 +248,10 @@ class ApprovalApi:
         }
 
     def _end_keep(self, request: ApiRequest, identity: str, person: str | None) -> None:
-        """End the keep of a question. Raises: NotAllowed for a caller who is no known person, or
-        may not; DecisionRefused if there is no keep to end; NotFound; CloudError."""
+        """End the keep that the answer to a question made. Raises: NotAllowed for a caller who is
+        no known person, or may not; DecisionRefused if there is no keep to end, or another one
+        stands by now; NotFound without the question; PolicyError if today's policy cannot be read;
+        CloudError."""
         if person is None:
             raise NotAllowed(
                 f"{people(identity)} is mapped to nobody, and ends no keep, not even its own: "

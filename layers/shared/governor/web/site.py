@@ -39,10 +39,10 @@ _GONE = (
     "administrators of GPU Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
-_PICK = "pick-"
-"""Begins the name of the check box of a question; its id follows."""
 """The value of a button that answers no question: it ends the session, so that no copy of its
 cookie opens anything."""
+_PICK = "pick-"
+"""Begins the name of the check box of a question; its id follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,9 @@ class ApprovalSite:
 
     def _record_refused_answer(self, request: Request, visitor: Visitor, why: str) -> None:
         """Record for the audit that the answer in the form was refused, with each question that it
-        is for; by the recipient of the link if they must still sign in. Record nothing for a button
-        that answers no question. Raises: NotFound if the question is gone; CloudError."""
+        is for; by the recipient of the link if they must still sign in. An undo and the end of a
+        keep count as answers. Record nothing for another button, such as sign-out, and for a digest
+        without a ticked question. Raises: NotFound if the question is gone; CloudError."""
         answer = request.form.get("answer", "")
         if answer not in {*Answer, UNDO, END_KEEP}:
             return
