@@ -109,8 +109,12 @@ def _in_brief(
     sections: Sequence[Section], room: int
 ) -> tuple[Sequence[Section], Sequence[Section]]:
     """Return the sections to show above the buttons, which take at most about `room` lines, and
-    those to show below: the whole of what was shortened above; empty if all fit. One long section
-    is shortened; of several, only the headings stand above, each with the number of its lines."""
+    those to show below, empty if nothing is.
+
+    If all fit, all stand above. One long section is shortened, and only its other lines stand
+    below. Several become one section above, with a line for each: its heading and first line or, if
+    there are more than `_SECTIONS_WITH_LINES`, its heading alone. All of them then stand below.
+    """
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
@@ -141,15 +145,17 @@ def _heading_and_first(section: Section) -> str:
 
 
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return one long section shortened to about `room` lines, and a section with its other lines
-    to show below the buttons. That is empty if the last lines could be joined into one."""
+    """Return one section shortened to about `room` lines, and its other lines as a section to show
+    below the buttons. There is none if the other lines are short enough to stand as one last line,
+    joined by `;`. Call it for a section that does not fit."""
+    # Two lines go to the heading and to the last line, about the others.
     kept_count = max(0, room - 2)
     joined = "; ".join(section.lines[kept_count:])
     if len(joined) <= _LINE_CHARACTERS:
         return [Section(section.heading, (*section.lines[:kept_count], joined))], ()
     brief = Section(section.heading, _first_of(section.lines, room))
-    whole = Section(section.heading, section.lines[max(1, room - 2) :])
-    return [brief], [whole]
+    rest = Section(section.heading, section.lines[max(1, room - 2) :])
+    return [brief], [rest]
 
 
 def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
