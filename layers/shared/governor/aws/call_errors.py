@@ -64,7 +64,7 @@ _WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
     (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
 }
 """The errors of botocore for a call without an answer: the network failed, or there are no
-credentials."""
+credentials, or they could not be fetched."""
 
 
 def is_throttled(code: str) -> bool:
@@ -104,8 +104,9 @@ def _kind_of_answer(code: str, status: int) -> type[errors.CloudError]:
 
 
 def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
-    """Return the class of error for an error of botocore itself: Unavailable if the network failed,
-    AccessDenied without credentials, else CloudError, for which a repeat never helps."""
+    """Return the class of error for an error of botocore itself: Unavailable if the network failed
+    or credentials could not be fetched, AccessDenied if there are none, else CloudError, for which
+    a repeat never helps."""
     for botocore_errors, kind in _WITHOUT_ANSWER.items():
         if isinstance(error, botocore_errors):
             return kind

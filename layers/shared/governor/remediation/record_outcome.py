@@ -218,13 +218,13 @@ class RecordOutcome:
         return self._answered_end(episode, claimed, reason)
 
     def _why_held(self, episode: Episode) -> str:
-        """Return the reason of the stored hold, as `held by alice@example.com`. Raises: SafetyError
-        if nobody holds the episode; CloudError."""
+        """Return who holds the episode by the stored answer, and why, as in `kept by
+        alice@example.com: long job`. Raises: SafetyError if nobody does; CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         hold = None
         if approval is not None:
-            # A hold that came during a call counts: the recheck has seen that EC2 did not carry it
-            # out.
+            # This may be a hold that came during a call to EC2. It counts, as the recheck has seen
+            # that EC2 did not carry out the call.
             hold = approval.counted_hold
         if hold is None:
             raise errors.SafetyError("the workflow says held, but nobody holds it")

@@ -42,7 +42,8 @@ class FoundByScans:
 
 
 def found_waste(found: Ungoverned) -> FoundWaste:
-    """Return the list as a report shows it: the same rows, sums and sentences as on the page."""
+    """Return what the scans found as a report shows it: the same rows, sums and sentences as on the
+    page. If nothing was found, the sums are 0, and the headline says so."""
     report = found.report
     limits = remarks(report)
     if found.left_out:
@@ -50,11 +51,12 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         limits.append(f"{left_out} are in no list and no sum.")
     if found.late:
         limits.append(f"{plural(len(found.late), 'place was', 'places were')} scanned days ago.")
-    wasted = [row for row in report.rows if row.judgment.finding.is_waste]
+    # The rows are sorted, so the first ones are the most expensive.
+    wasted_rows = [row for row in report.rows if row.judgment.finding.is_waste]
     return FoundWaste(
         headline=ungoverned_headline(report, is_scanned=found.is_scanned),
         remarks=tuple(limits),
-        lines=tuple(_line(row) for row in wasted[:_MOST_NAMED]),
+        lines=tuple(_line(row) for row in wasted_rows[:_MOST_NAMED]),
         not_read=tuple(refusal_text(refusal) for refusal in refusals_of(report.unread)),
         columns=COLUMNS,
         rows=rows_of(report),
@@ -62,7 +64,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
         weak_waste_usd_per_month=report.weak_waste_usd_per_month,
         unpriced_waste=report.unpriced_waste,
         resources=len(report.rows),
-        wasted=len(wasted),
+        wasted=len(wasted_rows),
         left_out=found.left_out,
         is_complete=report.is_complete,
         scanned_at=report.scanned_at if report.places else None,

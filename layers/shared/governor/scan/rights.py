@@ -17,7 +17,7 @@ EVERYWHERE = ("ec2:DescribeRegions", "pricing:GetProducts")
 """Operations of every scan, in each account. EC2's prices are read in the account of the caller or
 the hub alone, SageMaker's with the credentials of the account that has the endpoint."""
 _ROLE_NAME = re.compile(r"(?:[!-.0-~]+/)*[A-Za-z0-9_+=,.@-]{1,64}")
-"""The name of a role, perhaps with its path. Source: IAM API, CreateRole."""
+"""The name of a role, perhaps behind a path without its first `/`. Source: IAM API, CreateRole."""
 OF_THE_CALLER = ("sts:GetCallerIdentity",)
 OF_AN_ORGANIZATION = (
     "organizations:ListAccountsForParent",
@@ -28,7 +28,8 @@ OF_AN_ORGANIZATION = (
 
 
 def is_role_name(name: str) -> bool:
-    """Return whether IAM would take the name of a role, also one with its path."""
+    """Return whether IAM takes this as the name of a role, also behind its path, as in `team/scan`.
+    Return false for one with a `*`, which in the ARN of a policy would stand for any text."""
     return _ROLE_NAME.fullmatch(name) is not None and "*" not in name
 
 

@@ -63,8 +63,9 @@ _OTHER_DEVICES = Devices("", "accelerators", "accelerators")
 
 
 def devices_of(instance_types: Iterable[str]) -> Devices:
-    """Return the words for the accelerators of these types. They name no vendor if a type is not in
-    the catalog, the types have several vendors, or the only one is not in `_DEVICES`."""
+    """Return the words for the accelerators of these types. They name no vendor if there is no
+    type, a type is not in the catalog, the types have several vendors, or the only one is not in
+    `_DEVICES`."""
     vendors = set()
     for instance_type in instance_types:
         shape = shape_of(instance_type)

@@ -113,9 +113,11 @@ class SweepTarget:
         )
 
     def _notify(self, sweep: Sweep, *, just_froze: bool) -> None:
-        """Send the alerts that are due, except those about managed instances. If plans of the
-        target were just frozen, that alert takes the place of alerts about silence. A failure
-        becomes a problem of the sweep."""
+        """Publish events about idle instances, and notify owners of silent instances, unusual
+        exemption tags and dates that AWS has announced. `just_froze` says that plans of the target
+        were frozen in this sweep, or shortly before: then send nothing about silence. Alerts about
+        managed instances come later, as they need the prices. A failure becomes a problem of the
+        sweep."""
         self.alerts.publish_idle_events(sweep)
         if not just_froze:
             self.alerts.notify_of_silence(sweep)

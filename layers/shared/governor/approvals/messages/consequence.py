@@ -51,9 +51,10 @@ def consequence(
 ) -> Consequence:
     """Return what happens to the instance if nobody answers.
 
-    `until` is the deadline of the question; `None` if it is not known yet. Without `is_question` it
-    is when the notice of mode auto is over; by default the notice begins `now`. With
-    `is_half_approved`, the first of two people has approved; then `until` must be known.
+    `until` is the deadline of the question; `None` if it is not known yet. Without `is_question`
+    nobody is asked: the message gives notice in mode auto, or informs or rehearses. Then `until` is
+    the end of the notice; by default the notice begins `now`. With `is_half_approved`, the first of
+    two people has approved; then `until` must be known.
     """
     kind = _question_kind(episode, is_half_approved=is_half_approved)
     ends_at = until
@@ -61,6 +62,7 @@ def consequence(
         ends_at = until or now + episode.asking.notice_length
         kind = _unasked_kind(episode, is_over=now >= ends_at)
     done = _done(episode)
+    # The template writes the same words about several instances, too; these are for one.
     values = {
         "kind": kind,
         "verb": episode.plan.verb,

@@ -286,8 +286,8 @@ def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime
 
 
 def over_alert(incident: Incident, now: UtcDatetime) -> Alert:
-    """Return the message that the cause of an incident is gone. Machines close the incident by
-    it."""
+    """Return the message that the cause of an incident is gone. Machines close the incident by it.
+    The fact `REPEATS` keeps it from plain subscribers of the topic."""
     facts = {"incident": incident.key, "opened_at": incident.opened_at, REPEATS: True}
     dedup_id = f"over-{short_hash(incident.key, iso(incident.opened_at), iso(incident.ends_at))}"
     return alert_from_template(

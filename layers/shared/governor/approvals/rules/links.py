@@ -31,7 +31,7 @@ _SHORT = re.compile(
 _MAC_LETTERS = 22
 """132 bits of the signature: mail programs do not break an address of at most 60 characters."""
 _ONE_LETTER = "0123456789" + string.ascii_letters
-"""Recipients' numbers that one letter stands for, to keep links short."""
+"""The signs of the recipients' numbers 0 to 61, one each, to keep links short."""
 _KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
 _LONGEST_COOKIE = 4096
@@ -182,8 +182,9 @@ class LinkSigner:
 
 
 def _recipient_number(recipient: str) -> int:
-    """Return the recipient's number, which a short link writes in digits or as one letter. Call it
-    only for a link whose signature is ours."""
+    """Return the recipient's number, which a short link writes in digits or, from 10 on, as one
+    letter: `a` is 10, and `Z` is 61. Call it only for a link whose signature is ours. Raises:
+    ValueError for another text."""
     if recipient.isdigit():
         return int(recipient)
     return _ONE_LETTER.index(recipient)

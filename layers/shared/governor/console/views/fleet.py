@@ -54,7 +54,7 @@ def _idle_first(row: FleetRow) -> tuple[int, Decimal]:
 
 
 def _most_expensive_first(row: FleetRow) -> Decimal:
-    """Return a sort key: the most expensive first."""
+    """Return a sort key: the most expensive first, those without a known price last."""
     return -figures.price(row)
 
 

@@ -160,9 +160,9 @@ class Instances(Store):
         )
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
-        """Remove the note until when nobody is notified of the instance, as it works again: its
-        next idle stretch is reported again. Without a record nothing happens. Raises:
-        CloudError."""
+        """Remove the note until when nobody is notified of the instance, and the count of failed
+        ends in a row, as it works again: its next idle stretch is reported again. Without a record
+        nothing happens. Raises: CloudError."""
         self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
 
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:

@@ -90,6 +90,7 @@ class KeptInstance(NamedTuple):
     def reason(self) -> str:
         """Return the stored name of the reason. Only rows with a reason are listed, so it is never
         empty."""
+        # It is never `None`; `str` says so to the type checker.
         return str(self.row.kept_because)
 
     @property

@@ -57,7 +57,7 @@ def _by_accelerators(host: Host, reading: Reading, finding: Finding) -> str:
     if reading.cpu_percent is not None:
         figures.append(f"CPU up to {reading.cpu_percent:.1f}%")
     if reading.network_bytes_per_second is not None:
-        figures.append(f"network up to {_megabytes(reading.network_bytes_per_second)}")
+        figures.append(f"network up to {_megabytes_per_second(reading.network_bytes_per_second)}")
     if reading.doubt:
         figures.append(reading.doubt)
     peak = 0.0 if reading.peak_percent is None else reading.peak_percent
@@ -90,15 +90,16 @@ def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> 
 
 
 def _amount(figure: str, value: float) -> str:
-    """Return the value of a figure beside the accelerators with its unit."""
+    """Return the value of a figure beside the accelerators with its unit: % for CPU and GPU power,
+    /s for disk operations, and MB/s for the others, whose values are in bytes per second."""
     if figure in (rules.CPU, rules.GPU_POWER):
         return f"{value:.1f}%"
     if figure == rules.DISK_OPERATIONS:
         return f"{value:.1f}/s"
-    return _megabytes(value)
+    return _megabytes_per_second(value)
 
 
-def _megabytes(bytes_per_second: float) -> str:
+def _megabytes_per_second(bytes_per_second: float) -> str:
     """Return a rate in MB/s."""
     return f"{bytes_per_second / 1_000_000:.2f} MB/s"
 
