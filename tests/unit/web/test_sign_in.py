@@ -17,6 +17,7 @@ from governor.approvals.store.sessions import SignIns
 from governor.core.errors import (
     AccessDenied,
     ConfigurationError,
+    ConflictError,
     GovernorError,
     IssuerUnavailable,
     SignInRefused,
@@ -370,6 +371,23 @@ def test_an_issuer_that_is_down_is_told_before_anybody_is_sent() -> None:
 
     assert (503, ()) == (response.status, response.cookies)
     assert "it is down" in str(response.note)
+
+
+def test_a_session_that_seems_to_be_stored_already_signs_nobody_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The repeat of a write whose answer was lost meets its own session: the person tries again."""
+
+    def refuse(*_: object) -> None:
+        raise ConflictError("the session is stored")
+
+    world = World()
+    world.begin()
+    monkeypatch.setattr(world.sign_ins, "keep_session", refuse)
+    response = world.finish()
+
+    assert (503, None) == (response.status, world.session)
+    assert "the session is stored" in str(response.note)
 
 
 def test_claims_that_name_nobody_sign_nobody_in() -> None:

@@ -155,7 +155,8 @@ class SignInSite:
             if earlier_session is not None:
                 self.sign_in_store.end_session(earlier_session.session_id, now)
             self.sign_in_store.keep_session(session.session_id, stored)
-        except errors.CloudError as error:
+        except (errors.CloudError, errors.ConflictError) as error:
+            # A conflict is a repeat that met its own write: its session id is random.
             return _unavailable(error, spent)
         return redirect(self._back(begun), cookies=(self.sessions.cookie(session, now), *spent))
 
