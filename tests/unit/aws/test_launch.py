@@ -14,6 +14,7 @@ from governor.aws.ec2 import Ec2Instances
 from governor.core.errors import AccessDenied, CloudError, Throttled
 from governor.core.instance import Launch
 from tests.builders import TARGET
+from tests.unit.aws.fakes import FakeClients, ScriptedClient
 
 AT = datetime(2026, 11, 12, 9, 30, tzinfo=UTC)
 ARN = "arn:aws:iam::123456789012:user/bob"
@@ -100,3 +101,12 @@ def test_a_refusal_is_an_error_of_the_port(code: str, kind: type[CloudError]) ->
     refusal = ClientError({"Error": {"Code": code, "Message": "no"}}, "LookupEvents")
     with pytest.raises(kind):
         launch(Trail(refusal))
+
+
+@pytest.mark.parametrize("detail", ["no JSON", "[]", "null", '{"userIdentity": []}', 1])
+def test_a_launch_that_cannot_be_read_has_no_creator(detail: Any) -> None:
+    """The command that asks goes on with the other instances."""
+    odd = {"EventName": "RunInstances", "EventTime": AT, "CloudTrailEvent": detail}
+    clients = FakeClients(ScriptedClient(lookup_events=[{"Events": [odd]}]))
+
+    assert Ec2Instances(clients).creator(TARGET, "i-1") is None

@@ -101,7 +101,8 @@ class Ec2Instances(Adapter):
 
     def creator(self, target: Target, instance_id: str) -> str | None:
         """Return the ARN or name of who launched the instance; `None` if CloudTrail, which keeps
-        90 days, has no record of the launch or names nobody. Raises: CloudError."""
+        90 days, has no record of the launch, names nobody or cannot be read. Raises:
+        CloudError."""
         lookup: Any = {
             "LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]
         }
@@ -346,21 +347,24 @@ def is_not_known(error: CloudError) -> bool:
 def _launch_of(event: Mapping[str, Any]) -> Launch | None:
     """Return the launch in a RunInstances event of CloudTrail, with the name of who launched,
     clipped to 1,000 characters; `None` if it names nobody, or cannot be read."""
+    principal = _launcher(event)
+    if principal is None:
+        return None
     try:
-        principal = _launcher(event)
         launched_at = as_utc(event["EventTime"])
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         _log.warning("a record of CloudTrail cannot be read: %r", error)
-        return None
-    if not principal:
         return None
     return Launch(printable(principal)[:_LONGEST_PRINCIPAL], launched_at)
 
 
 def _launcher(event: Mapping[str, Any]) -> str | None:
     """Return who launched, by a RunInstances event of CloudTrail: an ARN, else the AWS service that
-    called, else a user name; `None` if it names nobody. Raises: AttributeError, TypeError or
-    ValueError for an event of another form."""
-    identity = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
-    name = identity.get("arn") or identity.get("invokedBy") or event.get("Username")
+    called, else a user name; `None` if it names nobody, or cannot be read, which is logged."""
+    try:
+        identity = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
+        name = identity.get("arn") or identity.get("invokedBy") or event.get("Username")
+    except (AttributeError, TypeError, ValueError) as error:
+        _log.warning("a record of CloudTrail cannot be read: %r", error)
+        return None
     return str(name) if name else None
