@@ -54,7 +54,9 @@ class ReactToStateChange:
         effects as text, such as `question voided, saving settled: terminated by others`; `nothing
         to do` without effects.
 
-        `ec2_state` is the new state, such as `stopping`; `at` is when it began. Raises: CloudError.
+        `ec2_state` is the new state, such as `stopping`; `at` is when it began. Raises:
+        ConflictError if a start is followed of an episode that is gone, or whose stop was not
+        noted; CloudError.
         """
         target = Target(account, region)
         record = self.instance_store.record(target, instance_id)
@@ -73,7 +75,8 @@ class ReactToStateChange:
 
     def _note_running(self, ref: EpisodeRef, at: UtcDatetime) -> list[str]:
         """Note that an instance which EC2 was asked to start runs. Return that as text; empty if no
-        start was followed. Raises: CloudError.
+        start was followed. Raises: ConflictError if the episode is gone meanwhile, or its stop was
+        not noted; CloudError.
 
         The sweep sees a start that fell back: an event does not give EC2's reason.
         """

@@ -164,7 +164,8 @@ class RespondToWarnings:
           or not governed;
         - `None` if nothing is: the warning came too late, which is noted in the reaction.
 
-        Raises: CloudError if the instance could not be read; PolicyError.
+        Raises: CloudError if the instance could not be read; PolicyError; ConfigurationError if the
+        function was made without access to hooks, or to the account.
         """
         warned = attempt.warned
         instance = _described_instance(described, warned.instance_id)
@@ -255,7 +256,8 @@ class RespondToWarnings:
     def _cancel_question(self, warned: Warned, reaction: Reaction) -> None:
         """Cancel the open question about the instance, and set `voided` in the reaction: false if
         there was no question to cancel. Do nothing if the warning leaves questions open, or is
-        about an earlier run of the instance. Raises: CloudError."""
+        about an earlier run of the instance. Raises: ConfigurationError if the function was
+        made without access to questions, or to the account; CloudError."""
         reason = warned.void_reason
         if reason is None:
             return
@@ -270,7 +272,8 @@ class RespondToWarnings:
 
         Do nothing for a warning that no group waits for, in mode `observe`, and while a checkpoint
         runs or may come: that would terminate the instance before its work is saved. Set
-        `completed` in the reaction: false if an earlier call did it. Raises: CloudError.
+        `completed` in the reaction: false if an earlier call did it. Raises: ConfigurationError if
+        the function was made without access to hooks; CloudError.
         """
         action = case.warned.lifecycle_action
         if action is None or case.policy.mode is Mode.OBSERVE or _may_save_work(case):
@@ -320,7 +323,8 @@ class RespondToWarnings:
     def _create_snapshots(self, case: Case, tags: Mapping[str, str]) -> None:
         """Create snapshots of all volumes but the root volume, of which a new instance has
         its own. Set their ids in the reaction; in mode `observe`, only ask for a dry run, which
-        leaves it without ids. Raises: CloudError; SafetyError if EC2 carried out a dry run."""
+        leaves it without ids. Raises: ConfigurationError if the function was made without access
+        to snapshots; CloudError; SafetyError if EC2 carried out a dry run."""
         created = _wired(self.snapshots).create(
             case.instance.target,
             case.instance.instance_id,
