@@ -78,8 +78,8 @@ class SlackActions:
         for an answer that is refused; 403 for one that Slack did not sign, 400 for one of another
         form, 404 without a signing secret. `headers` are by their lower-case name.
 
-        Raises: ConfigurationError for a short signing secret; CloudError, so that Slack shows that
-        the answer failed.
+        Raises: ConfigurationError for a short signing secret; PolicyError for an exemption, if
+        today's policy cannot be read; CloudError, so that Slack shows that the answer failed.
         """
         now = self.clock.now()
         if not self.signing_secret:
@@ -106,7 +106,8 @@ class SlackActions:
     def _record_answer(self, answer: SlackAnswer, now: UtcDatetime) -> str:
         """Record the answer as a decision; return the text that confirms it, or says why it was
         refused. The end of a keep is left out if it is over by now, and a reason unless it is that
-        of an exemption. Raises: InputError; CloudError."""
+        of an exemption. Raises: PolicyError for an exemption, if today's policy cannot be read;
+        CloudError."""
         identity = f"slack:{answer.user_id}"
         keep_until = answer.keep_until
         if keep_until is not None and keep_until <= now:
