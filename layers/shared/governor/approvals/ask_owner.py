@@ -67,8 +67,9 @@ class AskOwner:
         says why an approved step waits, for that stage alone. Raises: MustWait while plans are
         frozen; SafetyError if there is no such episode, it is over, or it waited too long for the
         end of a freeze; InputError for a missing task token, or one too many; NobodyListens if no
-        time to answer may begin; ConfigurationError if no link can be made; PolicyError; CloudError
-        if the message was not accepted, or the table failed.
+        time to answer may begin; ConfigurationError if no link can be made; PolicyError;
+        ConflictError if a question that waits is gone meanwhile; CloudError if the message was not
+        accepted, or the table failed.
         """
         _check_token(stage, task_token)
         episode = asked_about(self.episode_store, ref)
@@ -178,7 +179,8 @@ class AskOwner:
     def _notify_waiting(self, episode: Episode, reason: str) -> StageResult:
         """Notify people once an episode that an approved step waits; send nothing if they were
         notified, or there is no question. Return a result that says that people have the message.
-        Raises: ConfigurationError if no link can be made; PolicyError; CloudError."""
+        Raises: ConfigurationError if no link can be made; PolicyError; ConflictError if the
+        question is gone meanwhile; CloudError."""
         approval = self.approval_store.approval(episode.approval_id)
         now = self.clock.now()
         if approval is not None and approval.waits_told_at is None:

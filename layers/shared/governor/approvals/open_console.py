@@ -36,7 +36,8 @@ class OpenConsole:
         the address to open: `<base URL>/console#<code>`.
 
         The code is the fragment of the address, because browsers send no fragment to a server.
-        Raises: NotAllowed if people sign in at an issuer; CloudError.
+        Raises: NotAllowed if people sign in at an issuer; ConflictError if the code seems to be
+        stored already; CloudError.
         """
         if self.issuer:
             raise NotAllowed(
@@ -66,7 +67,8 @@ class OpenConsole:
     def open_session(self, secret: str) -> tuple[str, SignIn]:
         """Use up the code `secret`, and store a new session for its caller. Return the id of the
         session, and its sign-in. Raises: NotAllowed if the code is unknown, used (also by another
-        request at this moment) or too old, or people sign in at an issuer; CloudError."""
+        request at this moment) or too old, or people sign in at an issuer; ConflictError if the
+        session seems to be stored already; CloudError."""
         arn = self.caller(secret)
         now = self.clock.now()
         if not self.sign_in_store.use_code(secret, now):

@@ -189,6 +189,7 @@ class Ec2Controller(Ec2Writer):
 
         Raises:
             SafetyError: the Spot request belongs to another instance, to none, or is gone.
+            ConfigurationError: the stack names no role that acts.
             CloudError: a call failed; Unavailable if the request may be canceled.
         """
         operation = "ec2:CancelSpotInstanceRequests"

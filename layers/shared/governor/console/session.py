@@ -71,7 +71,8 @@ class Doors:
         """Return the page that says whose session the code opens, so that nobody enters as somebody
         else unaware. If the form confirms that page, begin the session instead, and end the
         browser's session before it. A code that opens nothing is answered with 403. Raises:
-        ConfigurationError if our key cannot be used; CloudError."""
+        ConfigurationError if our key cannot be used; ConflictError if the session seems to be
+        stored already; CloudError."""
         secret = form.get("code", "")
         secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         was_shown = cookies.get(_CODE_COOKIE) == secret_hash

@@ -50,7 +50,8 @@ class CloseDead:
 
         An episode that is closed already is only repaired: its lock is freed, and people are
         notified if they were not. Return false if nothing was left to do, or the episode was never
-        saved and does not lock the instance. Raises: CloudError; repeat it.
+        saved and does not lock the instance. Raises: ConflictError if the episode keeps changing;
+        CloudError. Repeat it then.
         """
         episode = self.episode_store.episode(ref)
         now = self.clock.now()
@@ -76,7 +77,8 @@ class CloseDead:
         workflow died before saving it.
 
         `failures` counts earlier failures in a row: the more, the later people are asked again. It
-        is `None` for an aborted workflow. Raises: CloudError.
+        is `None` for an aborted workflow. Raises: ConflictError if the episode keeps changing;
+        CloudError.
         """
         if episode is not None and episode.phase is Phase.ASKING:
             void_question(self.approval_store, episode, why, Outcome.FAILED)
@@ -112,7 +114,7 @@ class CloseDead:
         and is only noted.
 
         Return false if people were notified before, or the record names no outcome. Raises:
-        CloudError.
+        ConflictError if the episode is gone meanwhile; CloudError.
         """
         ending = episode.ending
         if ending is None or ending.told_at is not None:

@@ -50,7 +50,8 @@ class FollowStart:
         it no longer.
 
         If nothing follows the try any more, it stays as it is, and only the note that it is
-        followed is removed, unless the sweep still has to read it. Raises: CloudError.
+        followed is removed, unless the sweep still has to read it. Raises: ConflictError if the
+        instance runs, and the episode does not exist or its stop was not noted; CloudError.
         """
         start_try = episode.start_try
         if start_try is None or not start_try.is_followed:
@@ -72,7 +73,8 @@ class FollowStart:
     def seen_running(self, episode: Episode, at: UtcDatetime) -> StartTry | None:
         """Notify people that the instance runs again, record that it was seen running at `at`, and
         return the try. Return `None`, with nothing done, if no try is open, or if `at` is before
-        it was asked for: an event of an earlier run. Raises: CloudError."""
+        it was asked for: an event of an earlier run. Raises: ConflictError if there is no such
+        episode, or its stop was not noted; CloudError."""
         start_try = episode.start_try
         if start_try is None or not start_try.is_open:
             return None

@@ -69,7 +69,8 @@ class InspectInstance:
     instance_store: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """Return the instance as EC2 shows it; `None` if EC2 shows none with this id."""
+        """Return the instance as EC2 shows it; `None` if EC2 shows none with this id. Raises:
+        CloudError."""
         return self.instances.describe(target, instance_id)
 
     def launch(self, instance: Instance, now: UtcDatetime) -> Launch | None:

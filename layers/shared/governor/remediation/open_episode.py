@@ -93,8 +93,9 @@ class OpenEpisode:
         """Take the lock of the instance and open the episode, or return why not. Return the stored
         episode if an earlier call has opened it.
 
-        Raises: MetricsLate while the newest readings are missing; PolicyError; CloudError. The lock
-        then stays with this episode, and a retry continues.
+        Raises: MetricsLate while the newest readings are missing; PolicyError; ConflictError if the
+        episode lost the lock, or keeps changing while it is closed; CloudError. The lock otherwise
+        stays with this episode, and a retry continues.
         """
         base = self.policies.base().policy
         if not self.accounts.governs(base, ref.account, ref.region):
@@ -129,7 +130,8 @@ class OpenEpisode:
         it, and return why.
 
         `stopping` is the earlier episode that stopped the instance; `None` if the instance runs.
-        Raises: MetricsLate while the newest readings are missing; PolicyError; CloudError.
+        Raises: MetricsLate while the newest readings are missing; PolicyError; ConflictError if the
+        episode lost the lock, or keeps changing while it is closed; CloudError.
         """
         applied = self.policies.applied_to(instance)
         policy = applied.policy
@@ -162,7 +164,8 @@ class OpenEpisode:
         """Judge the running instance and open its episode if it is idle; else close it, and
         return why. `restarts` are the starts by others because of which the escalation contacts are
         asked, too; empty if there are none. Raises: MetricsLate while the newest readings are
-        missing; CloudError."""
+        missing; ConflictError if the episode lost the lock, or keeps changing while it is closed;
+        CloudError."""
         policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
@@ -224,7 +227,8 @@ class OpenEpisode:
         """Open an episode that asks whether the stopped instance may be terminated, or close it and
         return why nobody is asked.
 
-        `stopping` is the episode that stopped the instance. Raises: CloudError.
+        `stopping` is the episode that stopped the instance. Raises: ConflictError if the new
+        episode lost the lock, or keeps changing while it is closed; CloudError.
         """
         policy = about_stopped(applied.policy)
         applied_to_stopped = replace(applied, policy=policy)
@@ -331,7 +335,8 @@ class OpenEpisode:
         was first. If the episode before it ended for want of a seal, its reason says that people
         are asked again.
 
-        Raises: CloudError, also if KMS could not seal the episode; nothing was stored then.
+        Raises: ConflictError if the episode does not hold the lock, and none was stored;
+        CloudError, also if KMS could not seal the episode; nothing was stored then.
         """
         previous = self._previous_episode(episode.ref)
         if previous is not None and ended_unsealed(previous):
@@ -348,7 +353,8 @@ class OpenEpisode:
 
     def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
         """Close the episode of an instance that neither runs nor was stopped by an episode, and
-        return that as the reason. Raises: CloudError."""
+        return that as the reason. Raises: ConflictError if the episode keeps changing; CloudError.
+        """
         until = None
         if self.ledger_store.open_entries(ref.target, ref.instance_id):
             # The ledger still counts the instance as stopped: the event of its termination may be
@@ -370,7 +376,8 @@ class OpenEpisode:
 
         Sweeps leave the instance alone until `until`; `None` leaves the time to the outcome, so
         that a sweep and this second look do not disagree every few minutes. `logged_in` is the
-        person whose open session is the reason; empty if none is. Raises: CloudError.
+        person whose open session is the reason; empty if none is. Raises: ConflictError if the
+        episode keeps changing; CloudError.
         """
         now = self.clock.now()
         quiet = until or quiet_until(outcome, policy.approval, now, was_opened=False)

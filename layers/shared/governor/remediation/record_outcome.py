@@ -98,8 +98,8 @@ class RecordOutcome:
         `outcome` is the claim of the workflow, which the record or a person's answer must prove. Of
         `reason`, only the name of an error is believed. Raises: SafetyError if nothing was locked
         or saved, or nothing proves the claim, and then nothing was written or sent;
-        ConfigurationError if no link can be made; CloudError if something could not be written or
-        sent. Repeat it then.
+        ConfigurationError if no link can be made; ConflictError if the episode keeps changing;
+        CloudError if something could not be written or sent. Repeat it then.
         """
         now = self.clock.now()
         episode = self.episode_store.episode(ref)
@@ -136,7 +136,7 @@ class RecordOutcome:
         """Notify people and close an episode that took the lock and failed before it was saved.
 
         Raises: SafetyError if it does not hold the lock, or the workflow claims another outcome
-        than `failed` or `refused`; CloudError.
+        than `failed` or `refused`; ConflictError if the episode keeps changing; CloudError.
         """
         if record.open_episode != ref:
             raise errors.SafetyError("there is no such episode: it was neither saved nor locked")
@@ -158,7 +158,8 @@ class RecordOutcome:
         asked after the days of the policy, or a day if it names none.
 
         `failures` counts earlier failures in a row. Raises: SafetyError if nothing proves the
-        claimed outcome, or EC2 still shows an instance that was terminated; CloudError.
+        claimed outcome, or EC2 still shows an instance that was terminated; ConflictError if the
+        episode keeps changing; CloudError.
         """
         outcome, reason = self._proved_end(episode, claimed, reason)
         if outcome is Outcome.STOPPED and episode.undo is not None:

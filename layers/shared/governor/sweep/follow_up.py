@@ -258,7 +258,7 @@ class FollowUp:
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Start the workflow of an episode. If its name is used up, close the episode as failed.
 
-        Raises: CloudError.
+        Raises: ConflictError if an episode to close keeps changing; CloudError.
         """
         if self.workflow.start(ref):
             return
