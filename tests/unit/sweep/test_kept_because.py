@@ -18,6 +18,7 @@ from governor.policy.model.acting import Action
 from governor.policy.model.policy import AppliedPolicy, Mode, Policy
 from governor.sweep.kept_because import BY_OUTCOME, FINDERS, Standing, why_kept
 from governor.sweep.sweep_case import Case, ListedInstance
+from governor.table import keys
 from governor.verdict.model import IDLE, LEFT_ALONE, Hold, Verdict, VerdictKind
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.builders import (
@@ -234,6 +235,20 @@ def test_a_keep_after_an_undo_names_who_had_it_started() -> None:
 
     assert ("keep", "link:ada@example.com", until) == kept(world, instance_id)
     assert ("keep", "", until) == kept(world, moved)
+
+
+def test_a_keep_that_an_earlier_release_stored_names_no_earlier_person() -> None:
+    """That release leaves the person of an undo beside the question of its own, longer keep."""
+    world, instance_id, ref = asked()
+    until = NOW + timedelta(days=3)
+    keep = replace(decision(Answer.KEEP, by="link:keeper@example.com"), keep_until=until)
+    world.state.settle(approval_id_of(instance_id), keep, stored_episode(world, ref).project)
+    world.state.close_episode(ref, Outcome.KEPT, "", NOW, quiet_until=None)
+    for key in keys.holds(TARGET, instance_id):
+        world.state.items[key]["keeper"] = "link:earlier@example.com"
+    world.sweep(5)
+
+    assert ("keep", "link:keeper@example.com", until) == kept(world, instance_id)
 
 
 def test_a_managed_instance_is_kept_by_its_service() -> None:

@@ -239,7 +239,7 @@ def _keepers(
             continue
         if hold.kept_in != project_of(case.instance, case.policy.ownership):
             continue
-        known_keeper = hold.keeper or _keeper_before(hold, previous_rows.get(case.id))
+        known_keeper = hold.own_keeper or _keeper_before(hold, previous_rows.get(case.id))
         if known_keeper:
             keepers[case.id] = known_keeper
         elif hold.kept_by is not None:

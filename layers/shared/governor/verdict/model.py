@@ -121,6 +121,12 @@ class Hold:
     """The person who kept it without a question, by having it started again; `None` if a question
     kept it, or an earlier release stored the keep."""
 
+    @property
+    def own_keeper(self) -> str | None:
+        """Return the person who kept it without a question; `None` if a question kept it. After a
+        rollback, an earlier keeper may stand beside the question of a keep that was stored then."""
+        return self.keeper if self.kept_by is None else None
+
     def stands(self, now: UtcDatetime) -> bool:
         """Return whether the instance is exempt, or is kept still."""
         if self.exempt_reason is not None:
