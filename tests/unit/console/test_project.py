@@ -84,6 +84,9 @@ def test_what_is_metered_before_days_were_stored_counts() -> None:
     world.state.bring_forward(meter, None)
 
     assert Decimal(570) == show(world).document["spent_usd"]
+    shown = html(project, world, name="vision")
+    earlier = shown[shown.index("earlier days") :]
+    assert "not measured" in earlier[: earlier.index("</tr>")]
 
 
 def test_who_sees_a_part_of_a_project_sees_no_budget_and_no_foreign_cost() -> None:

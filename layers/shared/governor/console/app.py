@@ -151,10 +151,10 @@ class Console:
     def _routed(
         self, answer: Answer, parameters: Mapping[str, str] = MappingProxyType({})
     ) -> Routed[str]:
-        """Answer the request that `handle` was called with, given the parameters of its path as
-        they stand in it: decoded, and without `.csv`, they go to `answer`. Return its answer as
-        Powertools takes it, for HEAD without a body. Raises: what `answer` raises, such as
-        CloudError."""
+        """Answer the request that `handle` was called with, given the encoded parameters of its
+        path. `answer` gets them decoded, and without `.csv` if the request is for CSV. Return its
+        answer as Powertools takes it, for HEAD without a body. Raises: what `answer` raises, such
+        as CloudError."""
         request = self._request
         assert request is not None
         suffix = _CSV if request.wants_csv else ""
@@ -361,8 +361,9 @@ def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
 
 
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:
-    """Return an error as JSON if the client asks for JSON or CSV, else as a page with a title, a
-    text and, if `sign_in` is an address, a link to it."""
+    """Return an error as JSON with the text alone if the client asks for JSON or CSV, else as a
+    page with a title, a text, a link to `sign_in` if that is an address, and after a form a link
+    back to its page."""
     if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
     # A form is sent to the address of its page.

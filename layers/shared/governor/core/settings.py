@@ -130,10 +130,11 @@ def checked(
     **metadata: Any,
 ) -> _Value:
     """Declare a setting whose value, or each value of whose list or mapping, must be one for which
-    `is_allowed` returns something true.
+    `is_allowed` returns something true. `None` is always allowed.
 
     `advice` is the end of the message about any other value: `write HH:MM`. `risk` says which
-    change of it is risky; with `None`, that of its section counts.
+    change of it is risky; with `None`, that of its section counts. `metadata` is kept with the
+    field.
     """
     return setting(default, risk, advice=advice, is_allowed=is_allowed, **metadata)
 

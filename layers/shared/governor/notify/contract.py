@@ -84,6 +84,7 @@ def parse_queued(body: str) -> Alert | Flush | Again:
             return Flush(group)
         case {"again": alert, **rest} if not rest:
             return Again(parse(_AlertDocument, alert).alert())
+        # The governor's own documents bear a version.
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()
         case {

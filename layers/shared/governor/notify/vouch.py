@@ -196,10 +196,9 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
 
 
 def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) -> str | None:
-    """Return how the stored record contradicts the alert of a question, or `None` if it does not:
-    the episode does not ask, nobody has given a first approval, or the question has not come to the
-    alert's stage yet. If the question is over, nothing is contradicted: the alert is not sent
-    anyway."""
+    """Return how the stored record contradicts the alert of a question: the episode does not ask,
+    nobody has given a first approval, or the question has not come to the alert's stage yet. Return
+    `None` if it does not, or if the question is over: then the alert is not sent anyway."""
     if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
         return None
     if episode.phase is not Phase.ASKING:

@@ -51,8 +51,8 @@ def validated(
 
 
 def _mistakes(error: ValidationError) -> list[Mistake]:
-    """Return the mistakes that the validator has found, each with its path. A mistake that a
-    section found itself has the path of the setting within it."""
+    """Return the mistakes that the validator has found, each with its path. The path of a
+    mistake that a section found itself goes on from the section to the setting."""
     mistakes: list[Mistake] = []
     for details in error.errors(include_url=False):
         path = tuple(str(part) for part in details["loc"])

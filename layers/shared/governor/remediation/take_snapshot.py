@@ -70,11 +70,13 @@ class TakeSnapshot:
 
     def __call__(self, ref: EpisodeRef) -> SnapshotsBegun:
         """Keep the user data, begin one set of snapshots or find the set of an earlier try, and
-        record it. In mode `observe`, only ask EC2 for a dry run.
+        record it; return its ids. In mode `observe`, only ask EC2 for a dry run; return no ids.
 
-        Raises: SafetyError, also Held, MustWait, Interrupted and Unsealed; MetricsLate;
-        SnapshotFailed if the set lacks a volume; ConflictError if the episode was closed meanwhile;
-        PolicyError; CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
+        Raises: SafetyError, also Held, MustWait, Interrupted and Unsealed, or if EC2 refuses the
+        snapshots of a plan without a stop; MetricsLate; SnapshotFailed if the set lacks a volume;
+        ConflictError if the episode was closed before the user data or the dry run was noted;
+        SnapshotUnderWay if it was closed later, or another try may be making the set; PolicyError;
+        CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)

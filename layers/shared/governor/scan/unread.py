@@ -68,7 +68,7 @@ def unread_prices(
 
 def is_unreachable(target: Target, error: AccessDenied) -> bool:
     """Return whether nothing of a place can be read: its role cannot be assumed, or its Region does
-    not take the credentials. Return false if only a right is missing there."""
+    not take the credentials, or they ended. Return false if only a right is missing there."""
     line = unread_of(str(target), EVERYTHING, error)
     return not line.is_missing_right or line.operation == _ASSUME_ROLE
 

@@ -405,8 +405,9 @@ def _is_exempt(case: Case) -> bool:
 def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
     """Return whether the idleness of the instance is only reported, so that no action follows.
 
-    The plan of its open episode decides. Without one: whether the last episode only reported, the
-    policy only notifies, another service runs the instance, or a stop saves nothing.
+    The plan of its open episode decides. Without one: whether the last episode only reported and
+    nobody is asked again yet, the policy only notifies, another service runs the instance, or a
+    stop saves nothing.
     """
     if open_episode is not None:
         return not open_episode.episode.plan.steps

@@ -219,7 +219,7 @@ class Table(ABC):
 
     @abstractmethod
     def with_short_timeout(self) -> Table:
-        """Return the same table for writes that are useless later. It sends each request once, with
+        """Return the same table for calls that are useless later. It sends each request once, with
         a short timeout."""
 
     @abstractmethod
@@ -354,7 +354,7 @@ class Readable(Table):
         self.write(writes[0])
 
     def with_short_timeout(self) -> Table:
-        """Return this view itself: it has no writes that could be useless later."""
+        """Return this view itself: it has no calls that could be useless later."""
         return self
 
 

@@ -188,17 +188,17 @@ def _job_lines(by_job: ProjectJobs) -> list[JobCost]:
     return list(by_job.shortened(_JOBS_LISTED))
 
 
-def _day_lines(spending: Spending, days: Sequence[date]) -> list[tuple[str, Usd, Usd]]:
+def _day_lines(spending: Spending, days: Sequence[date]) -> list[tuple[str, Usd, Usd | None]]:
     """Return a line for each of these days on which anything was spent, the newest first: the day,
     and what was spent and was idle. Earlier days of which only a sum is stored are one line at the
-    end."""
-    lines: list[tuple[str, Usd, Usd]] = []
+    end, with `None` as idle, because that is not known."""
+    lines: list[tuple[str, Usd, Usd | None]] = []
     for day in reversed(days):
         share = spending.days.get(day, Share())
         if share.total:
             lines.append((charts.day_text(day), share.total, share.idle))
     if spending.before_days:
-        lines.append(("earlier days", spending.before_days, Decimal(0)))
+        lines.append(("earlier days", spending.before_days, None))
     return lines
 
 

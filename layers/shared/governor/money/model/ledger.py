@@ -99,7 +99,8 @@ class LedgerEntry:
         return self.first_booked_at or self.booked_at
 
     def counts_until(self, counts_for: timedelta) -> UtcDatetime:
-        """Return until when the saving counts if nothing ends it: `counts_for` after the action."""
+        """Return until when the saving counts if nothing ends it: `counts_for` after
+        `stopped_at`."""
         return self.stopped_at + counts_for
 
     @property

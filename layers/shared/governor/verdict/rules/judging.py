@@ -264,15 +264,15 @@ class Subject:
 
     def _idle_since(self, verdict: Verdict, proof: Verdict | None) -> UtcDatetime | None:
         """Return since when the instance is idle, by this verdict and the proof; as the last sweep
-        found it if the newest readings are late, or this sweep did not read any. Return `None` if
-        it is not idle, or that is not known."""
+        found it if the newest readings are late, or this sweep did not read it because people know
+        that it is idle. Return `None` if it is not idle, or that is not known."""
         memory = self.memory
         evidence = verdict.evidence
         if memory is not None:
             # Readings that may still arrive end no idleness.
             if verdict.is_late:
                 return memory.idle_since
-            # This sweep did not read it.
+            # It was not read: `before_reading` repeated the last verdict.
             if evidence is None and verdict.kind is VerdictKind.IDLE:
                 return memory.idle_since
         if not verdict.is_idle or evidence is None:

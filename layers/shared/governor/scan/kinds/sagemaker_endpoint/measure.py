@@ -132,8 +132,8 @@ def _gpu_percent(endpoint: Endpoint, answer: MetricAnswer, first: int) -> Percen
 
 
 def _gpus_of_an_instance(variant: Variant) -> int | None:
-    """Return the GPUs of one instance, the smallest number if it has several types; `None` if it is
-    not known."""
+    """Return the GPUs of one instance of the variant, by the smallest of its types whose number is
+    known; `None` if none is."""
     counts = [accelerators_of(ml_type) for ml_type in variant.count_by_type]
     known = [count for count in counts if count]
     return min(known) if known else None
