@@ -18,7 +18,7 @@ import pytest
 
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
-from governor.approvals.rules.answers import hold_key
+from governor.approvals.rules.answers import hold_hash
 from governor.approvals.show_approval import ApprovalView
 from governor.core.errors import DecisionRefused
 from governor.episode.model.plan import Step
@@ -164,7 +164,7 @@ def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
     decide = decider(world)
     instance_id = world.ref.instance_id
-    shown = hold_key(world.state.record(TARGET, instance_id).hold)
+    shown = hold_hash(world.state.record(TARGET, instance_id).hold)
     decide.end_hold(TARGET, instance_id, f"oidc:{person}", shown, lambda _: True)
     return Given(ends="hold")
 
@@ -385,7 +385,7 @@ def test_a_page_of_the_console_ends_no_later_keep_with_the_same_end() -> None:
     shown = _standing(world)
     keep_elsewhere_as_long(world, BOB)
 
-    assert hold_key(shown) != hold_key(_standing(world))
+    assert hold_hash(shown) != hold_hash(_standing(world))
 
 
 DAY = NOW + timedelta(days=1)

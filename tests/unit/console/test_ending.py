@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from governor.approvals.decide import Decide
-from governor.approvals.rules.answers import hold_key
+from governor.approvals.rules.answers import hold_hash
 from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.instance import end_hold, instance
@@ -90,7 +90,7 @@ class Site:
         form = {
             "csrf": self.at.doors.token(page, caller_of(POLICY, known)),
             "answer": "end-hold",
-            "hold": hold_key(shown or self.hold),
+            "hold": hold_hash(shown or self.hold),
         }
         return entrance.ask(self.console, page, "POST", cookies=cookies, form=form)
 
@@ -101,7 +101,7 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
     site = Site(*holds)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     csrf = token(entrance.ask(site.console, PAGE, cookies=cookies)["body"], PAGE)
-    form = {"csrf": csrf, "answer": "end-hold", "hold": hold_key(site.hold)}
+    form = {"csrf": csrf, "answer": "end-hold", "hold": hold_hash(site.hold)}
     answered = entrance.ask(site.console, PAGE, "POST", cookies=cookies, form=form)
 
     assert (303, PAGE) == (answered["statusCode"], answered["headers"]["Location"])
@@ -212,7 +212,7 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
     with pytest.raises(DecisionRefused, match="held it anew"):
         site.decide.end_hold(
-            TARGETS[0], ROW.instance_id, "oidc:ada@example.com", hold_key(KEPT), lambda _: True
+            TARGETS[0], ROW.instance_id, "oidc:ada@example.com", hold_hash(KEPT), lambda _: True
         )
     assert longer == site.hold
 
@@ -225,7 +225,7 @@ def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
     site = Site(KEPT)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     page = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
-    assert f'name="hold" value="{hold_key(KEPT)}"' in page
+    assert f'name="hold" value="{hold_hash(KEPT)}"' in page
     before = NOW - timedelta(minutes=1)
     site.world.state.end_hold(TARGETS[0], ROW.instance_id, KEPT, "oidc:bob@example.com", before)
     site.world.state.store_hold(TARGETS[0], ROW.instance_id, newer)

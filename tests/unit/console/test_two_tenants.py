@@ -18,7 +18,7 @@ import pytest
 
 from governor.approvals.decide import Decide
 from governor.approvals.pause import PauseAll
-from governor.approvals.rules.answers import hold_key
+from governor.approvals.rules.answers import hold_hash
 from governor.console.app import Console, Post
 from governor.console.session import Doors, caller_of
 from governor.console.views.freezes import PATH
@@ -270,7 +270,7 @@ def filled_in(row: FleetRow) -> list[tuple[str, dict[str, str]]]:
         *(("/questions", {**said, **picked, "answer": one}) for one in answers),
         (
             f"/instances/{row.account}/{row.region}/{row.instance_id}",
-            {"answer": "end-hold", "hold": hold_key(EXEMPT)},
+            {"answer": "end-hold", "hold": hold_hash(EXEMPT)},
         ),
         (
             PATH,

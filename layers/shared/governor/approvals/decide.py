@@ -18,7 +18,7 @@ from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, 
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.answers import (
     check_confirmed,
-    hold_key,
+    hold_hash,
     repeats,
     with_trimmed_reason,
 )
@@ -401,7 +401,7 @@ class Decide:
         """End the keep and the exemption of an instance in one write. A tag that exempts the
         instance stays.
 
-        `shown` is what `hold_key` returned for the hold on the page. `may_end` says whether the
+        `shown` is what `hold_hash` returned for the hold on the page. `may_end` says whether the
         person may end a hold. Raises: DecisionRefused if no hold stands, or another one than shown;
         NotAllowed; CloudError.
         """
@@ -412,7 +412,7 @@ class Decide:
         if not may_end(hold):
             raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
         try:
-            if hold_key(hold) != shown:
+            if hold_hash(hold) != shown:
                 raise ConflictError("another hold than the page showed")
             self.hold_store.end_hold(target, instance_id, hold, by, now)
         except ConflictError:

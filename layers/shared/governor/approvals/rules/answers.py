@@ -74,7 +74,7 @@ def repeats(stored: Decision | None, new: Decision) -> bool:
     return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)
 
 
-def hold_key(hold: Hold) -> str:
+def hold_hash(hold: Hold) -> str:
     """Return a short hash of the keep and the exemption of an instance. A page sends it back, so
     that a press ends only the hold that the page showed."""
     return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))

@@ -15,7 +15,7 @@ from governor.alerts.templates import template_lines
 from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
-from governor.approvals.rules.answers import hold_key
+from governor.approvals.rules.answers import hold_hash
 from governor.approvals.rules.terms import may_undo
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.present import Row
@@ -222,7 +222,7 @@ def _hold_values(request: ViewRequest, current_row: Row | None, hold: Hold) -> d
     """Return the template's values about a keep or an exemption: the reason that may be shown,
     whether it has `ended` since the last sweep, and whether the caller may end it (`may_end`). For
     callers who do not see the instance now (`current_row` is `None`) these are `None`."""
-    values: dict[str, object] = {"hold": hold, "key": hold_key(hold)}
+    values: dict[str, object] = {"hold": hold, "key": hold_hash(hold)}
     if current_row is None:
         return {**values, "exempt_reason": None, "ended": None, "may_end": None}
     row, _ = current_row
