@@ -108,7 +108,7 @@ def message_of(
     now = now or alert.at
     subject = subject_of(alert)
     if episode is not None and alert.kind in questions.STAGE_OF:
-        words = _stage_words(alert, episode, now, deadline_of(alert) or expires_at)
+        words = _stage_words(alert, episode, now, stated_deadline(alert) or expires_at)
         figures = _stage_figures(episode, now)
     else:
         words = _alert_words(alert)
@@ -230,7 +230,7 @@ def why_line(alerts: Sequence[Alert]) -> str:
     )
 
 
-def deadline_of(alert: Alert) -> UtcDatetime | None:
+def stated_deadline(alert: Alert) -> UtcDatetime | None:
     """Return the deadline that the alert names for its question; `None` if it names none. Raises:
     ValueError for a text that is no time."""
     deadline = alert.facts.get("expires_at")

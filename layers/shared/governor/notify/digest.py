@@ -24,7 +24,7 @@ from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import NEVER, UtcDatetime, not_none
 from governor.episode.model.episode import Episode
-from governor.notify.compose import deadline_of, reason_of, why_line, word_fields
+from governor.notify.compose import reason_of, stated_deadline, why_line, word_fields
 from governor.notify.message import Message, one_line
 
 _SAME_TIME = timedelta(minutes=15)
@@ -99,7 +99,7 @@ def _question_words(
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
-    deadlines = [deadline_of(alert) for alert in alerts]
+    deadlines = [stated_deadline(alert) for alert in alerts]
     earliest = min(filter(None, deadlines), default=None)
     silence = consequence_of_several(episodes, earliest, now)
     figures = _cost_text(episodes)
@@ -152,7 +152,7 @@ def _most_expensive_first(
         one comes last."""
         alert, episode = pair
         usd_per_hour = episode.price.usd_per_hour or Decimal(0)
-        return -usd_per_hour, deadline_of(alert) or NEVER
+        return -usd_per_hour, stated_deadline(alert) or NEVER
 
     return sorted(zip(alerts, episodes, strict=True), key=price_and_deadline)
 
@@ -242,7 +242,7 @@ def _instance_sections(
             "idle": sentences.idle_text(episode, now).title,
             "price": sentences.price_text(episode),
             "place": _place_text(alert, alerts),
-            "until": None if at_once else deadline_of(alert),
+            "until": None if at_once else stated_deadline(alert),
         }
         zone = episode.asking.time_zone
         heading, line = template_lines("one of a digest", values, zone, now)
