@@ -146,7 +146,8 @@ def _elastic_ips(interfaces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def read_reservation(target: Target, record: Mapping[str, Any]) -> Reservation | None:
     """Return the Capacity Reservation in a record; `None` if it is for no GPU instance, is not
-    charged any more, or is charged to another account than the target's."""
+    charged any more, or is charged to another account than the target's. Raises: KeyError if it
+    lacks a field; ValueError for a time without a zone."""
     if record["State"] not in _CHARGED or shape_of(record["InstanceType"]) is None:
         return None
     payer = record.get("UnusedReservationBillingOwnerId", record["OwnerId"])
@@ -171,7 +172,7 @@ def read_reservation(target: Target, record: Mapping[str, Any]) -> Reservation |
 def read_snapshot(record: Mapping[str, Any]) -> Snapshot:
     """Return the snapshot in a record of DescribeSnapshots, or of the answer of CreateSnapshots. It
     is pending, has no start time, owner or size where the record does not say. Raises: KeyError if
-    it lacks the id of the snapshot or of its volume."""
+    it lacks the id of the snapshot or of its volume; ValueError for a time without a zone."""
     return Snapshot(
         snapshot_id=record["SnapshotId"],
         volume_id=record["VolumeId"],

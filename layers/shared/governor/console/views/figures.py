@@ -144,7 +144,7 @@ def lines(request: ViewRequest, rows: Iterable[Row]) -> list[Line]:
 
 def _ref_of_stop(row: FleetRow) -> EpisodeRef:
     """Return the episode that stopped or terminated the instance. Call it only for a row that has
-    one."""
+    one. Raises: ValueError for a stored name that is not of an episode."""
     return episode_from_execution_name(str(row.episode))
 
 

@@ -151,7 +151,8 @@ class UnattachedVolumes(Kind[Unattached, Attachment]):
 
 
 def _unattached(place: Place, record: Mapping[str, Any]) -> Unattached:
-    """Return the volume in a record, without its origin."""
+    """Return the volume in a record, without its origin. Raises: LookupError, TypeError or
+    ValueError for a record of another form."""
     volume = read_volume(record)
     tags = tags_in(record)
     created_at = record.get("CreateTime")
