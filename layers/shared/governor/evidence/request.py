@@ -53,7 +53,8 @@ class EvidenceRequest:
     @property
     def profile(self) -> MetricProfile | None:
         """Return whose metrics are read: their unit, and whether a series is that of a device or a
-        core. `None` for names of the policy's own that are percent, one series a device, and MiB."""
+        core. `None` for names of the policy's own, which are percent, one series a device, and MiB.
+        """
         return profile_of_names(self.policy.metrics)
 
     def wants_figures(self, seen: Evidence) -> bool:
