@@ -32,14 +32,6 @@ env-project env-cloud env-sam env-browser env-release env-docs env-custodian env
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
-# Side by side, before `make check` starts: its units must not install one environment twice at once.
-CHECKED := project cloud sam release docs $(if $(shell command -v chromium),browser)
-
-.PHONY: env-check
-env-check:
-	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
-	@"$(PYTHON)" scripts/environment.py $(CHECKED)
-
 # Before anything is installed, built or started.
 .PHONY: arguments
 arguments:
@@ -80,7 +72,7 @@ screenshots: arguments env-project env-browser ## pages, mail and Slack message 
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 
-check: arguments env-check ## everything that must hold, checks and tests side by side; changes nothing
+check: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
 
 docs: arguments env-docs ## the documentation as a site in build/docs, offline; fails on a dead link or anchor

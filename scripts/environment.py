@@ -1,4 +1,4 @@
-"""Creates or refreshes the project's virtual environments, side by side: `environment.py NAME ...`.
+"""Creates or refreshes one of the project's virtual environments: `environment.py NAME`.
 
 Standard library only, because it runs before anything is installed. An environment is rebuilt when
 its pins or its place change, or its interpreter is gone, and left alone otherwise: it keeps the
@@ -19,8 +19,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,48 +58,28 @@ class LinkedFolder(Exception):
 
 
 def main(names: list[str]) -> int:
-    """Makes the named environments ready, side by side; returns the exit status."""
-    unknown = [name for name in names if name not in ENVIRONMENTS]
-    if unknown:
-        print(
-            f"unknown environment {unknown[0]!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr
-        )
-        return 2
-    try:
-        if not all(is_ready(name) for name in names):
-            check_machine()
-        check_git()
-    except Missing as error:
-        print(error, file=sys.stderr)
-        return 2
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        problems = [problem for problem in pool.map(_problem_with, names) if problem is not None]
-    # What this machine lacks, it lacks for each of them.
-    for text in dict.fromkeys(problem.text for problem in problems):
-        print(text, file=sys.stderr)
-    return max((problem.status for problem in problems), default=0)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why an environment is not ready."""
-
-    text: str
-    status: int
-    """The exit status that says so."""
-
-
-def _problem_with(name: str) -> Problem | None:
-    """Make an environment ready; return what prevents it, or `None`."""
-    try:
-        ensure(name)
-    except Missing as error:
-        return Problem(str(error), 2)
-    except subprocess.CalledProcessError as error:
-        return Problem(f"the environment {name} could not be made: {error}", 1)
-    except LinkedFolder as error:
-        return Problem(f"the environment {name} is not made: {error}", 1)
-    return None
+    """Makes each named environment ready; returns the exit status."""
+    for name in names:
+        if name not in ENVIRONMENTS:
+            print(
+                f"unknown environment {name!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr
+            )
+            return 2
+        try:
+            if not is_ready(name):
+                check_machine()
+            check_git()
+            ensure(name)
+        except Missing as error:
+            print(error, file=sys.stderr)
+            return 2
+        except subprocess.CalledProcessError as error:
+            print(f"the environment {name} could not be made: {error}", file=sys.stderr)
+            return 1
+        except LinkedFolder as error:
+            print(f"the environment {name} is not made: {error}", file=sys.stderr)
+            return 1
+    return 0
 
 
 def is_ready(name: str) -> bool:

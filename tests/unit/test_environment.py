@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -373,31 +372,3 @@ def test_what_a_link_points_to_is_never_emptied(
     assert "remove the link" in said
     assert ["bin"] == [path.name for path in other.iterdir()]
     assert {"requirements", linked} == {path.name for path in checkout.iterdir()}
-
-
-def test_environments_are_made_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits here until the other has begun; one after the other, the first would wait in
-    vain."""
-    both = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(environment, "is_ready", lambda _: False)
-    monkeypatch.setattr(environment, "ensure", lambda _: both.wait())
-
-    assert 0 == environment.main(["cloud", "docs"])
-
-
-def test_what_is_missing_is_said_once_for_all_environments(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And one that cannot be made keeps no other from being made."""
-    made: list[str] = []
-
-    def ensure(name: str) -> None:
-        if name != "docs":
-            raise environment.Missing("python3-venv is missing")
-        made.append(name)
-
-    monkeypatch.setattr(environment, "is_ready", lambda _: False)
-    monkeypatch.setattr(environment, "ensure", ensure)
-
-    assert 2 == environment.main(["project", "cloud", "docs"])
-    assert (["docs"], "python3-venv is missing\n") == (made, capsys.readouterr().err)
