@@ -38,7 +38,7 @@ def test_every_target_checks_its_call_first(target: str) -> None:
 def test_every_target_that_takes_a_variable_says_so() -> None:
     """The table names each variable that its recipe reads."""
     recipes = dict(re.findall(r"^([a-z-]+): (?!export)(.*\n(?:\t.*\n)*)", MAKEFILE, re.MULTILINE))
-    known = {"VENV", "PYTHON", "BROWSER", "DOCS", "RELEASE", "SAM", "TEMPLATES", "SOURCES"}
+    known = {"VENV", "PYTHON", "BROWSER", "DOCS", "RELEASE", "SAM", "STACKS", "SOURCES"}
     found = {}
     for target in TARGETS:
         lines = "".join(recipes[target].splitlines(keepends=True)[1:])

@@ -120,8 +120,13 @@ def test_a_stopped_instance_is_everywhere(make: Any) -> None:
 
 def test_the_page_of_a_stopped_instance_gives_the_stop_in_one_sentence() -> None:
     """It said when and by whom in two sentences in a row."""
-    place = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
-    shown = html(instance, just_stopped(), **place)
+    shown = html(
+        instance,
+        just_stopped(),
+        account=ROW.account,
+        region=ROW.region,
+        instance_id=ROW.instance_id,
+    )
 
     assert "This saves $" in shown
     assert "Stopped on " not in shown

@@ -121,8 +121,13 @@ def test_a_record_of_an_answered_question_holds_none(
     if answer == "hold":
         world.post("approve", typed_instance_id=world.ref.instance_id, losses="accepted")
     until = iso(NOW + timedelta(hours=4))
-    fields = {"typed_instance_id": world.ref.instance_id, "losses": "accepted"}
-    answered = world.post(answer, keep_until=until, reason="a demo", **fields)
+    answered = world.post(
+        answer,
+        keep_until=until,
+        reason="a demo",
+        typed_instance_id=world.ref.instance_id,
+        losses="accepted",
+    )
     assert 303 == answered.status
     pages = [world.get().body]
     if end is Outcome.HELD:
