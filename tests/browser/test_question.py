@@ -11,7 +11,7 @@ from tests.browser.visitor import Visitor
 from tests.integration.stage import Stage
 
 KEEP, MORE = "Keep until", "Keep longer, never ask again, or see every GPU and the numbers"
-MORNING = re.compile(r" \w{3} 09:00 \(\$[\d.]+\)")
+MORNING = re.compile(r" \w{3} 09:00 UTC \(\$[\d.]+\)")
 """The next working day, and what the instance costs until then."""
 
 
