@@ -165,6 +165,25 @@ def test_a_few_long_sections_keep_their_first_lines_above_the_buttons() -> None:
     assert "Starting it again: The key of vol-1 is disabled." in shown
 
 
+@pytest.mark.parametrize("lead_lines", [4, 6, 20])
+def test_three_sections_keep_their_first_lines_also_below_a_long_lead(lead_lines: int) -> None:
+    """A key that prevents the next start decides about the answer: the button must not hide it."""
+    losses = Section("What is lost", ("everything in RAM", "local disks"))
+    tools = Section(
+        "Other tools may undo it", ("Terraform: the next apply may start it again",) * 3
+    )
+    start = Section("Starting it again", ("The key of vol-1 is disabled.", "It needs capacity."))
+    message = make_message(lead=("A line.",) * lead_lines, sections=(losses, tools, start))
+    blocks = slack_blocks(message, interactive=True)
+    (actions,) = [place for place, block in enumerate(blocks) if block["type"] == "actions"]
+    shown = str(blocks[:actions])
+    below = str(blocks[actions:])
+
+    for section in (losses, tools, start):
+        assert f"{section.heading}: {section.lines[0]}" in shown
+        assert section.lines[-1] in below
+
+
 def test_many_long_sections_stand_above_the_buttons_with_their_numbers() -> None:
     """Headings alone read as if the list were empty."""
     sections = tuple(Section(f"Part {number}", ("a line",) * 10) for number in range(5))

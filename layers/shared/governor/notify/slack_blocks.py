@@ -15,7 +15,7 @@ from governor.core.units import clip
 from governor.notify.message import ANSWER_TEXT, NOTE_IF_SHORTENED, Message
 
 LINES = 12
-"""The most lines before the buttons."""
+"""About the most lines before the buttons."""
 BLOCKS = 50
 """The most blocks of a message."""
 _HEADER_CHARACTERS = 150
@@ -112,19 +112,19 @@ def _in_brief(
     those to show below, empty if nothing is.
 
     If all fit, all stand above. One long section is shortened, and only its other lines stand
-    below. Several become one section above, with a line for each: its heading and first line or, if
-    there are more than `_SECTIONS_WITH_LINES`, its heading alone. All of them then stand below.
+    below. Several become one section above, and all of them stand below. Up to
+    `_SECTIONS_WITH_LINES` have a line each, with their heading and first line, however little room
+    there is: such a line may decide about the answer. More have only their headings there.
     """
     if sum(1 + len(section.lines) for section in sections) <= room:
         return sections, ()
     if len(sections) == 1:
         return _one_in_brief(sections[0], room)
-    names_alone = len(sections) > _SECTIONS_WITH_LINES
-    lines = []
-    for section in sections:
-        line = _heading_and_count(section) if names_alone else _heading_and_first(section)
-        lines.append(line)
-    return [Section("In short", _first_of(tuple(lines), room))], sections
+    if len(sections) <= _SECTIONS_WITH_LINES:
+        lines = tuple(_heading_and_first(section) for section in sections)
+        return [Section("In short", lines)], sections
+    headings = tuple(_heading_and_count(section) for section in sections)
+    return [Section("In short", _first_of(headings, room))], sections
 
 
 def _heading_and_count(section: Section) -> str:
