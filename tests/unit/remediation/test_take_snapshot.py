@@ -559,6 +559,21 @@ def test_every_refusal_of_a_rehearsal_is_said_with_what_to_do(
     assert [] == world.writes()
 
 
+def test_a_long_refusal_says_that_it_is_cut_and_still_names_the_organization() -> None:
+    """EC2 names the policy at the end, behind the names of role and resource."""
+    world = rehearsable()
+    world.ec2.failures["create_snapshots"] = [
+        AccessDenied(
+            "ec2:CreateSnapshots failed: UnauthorizedOperation: You are not authorized to perform "
+            f"this operation. User: {'w' * 500} with an explicit deny in a service control policy."
+        )
+    ]
+    with pytest.raises(SafetyError) as caught:
+        world.take_snapshot.rehearse(world.ref)
+
+    assert "www…. The organization refuses snapshots with the tags Name," in str(caught.value)
+
+
 def test_the_longest_refusal_leaves_room_for_what_to_do() -> None:
     """A stored reason has 1,000 characters."""
     tags = {f"{n:02}-{'k' * 60}": "v" for n in range(45)}

@@ -9,12 +9,14 @@ import re
 from collections.abc import Mapping
 
 from governor.core.errors import AccessDenied, CloudError
+from governor.core.units import clip
 
 _ENCODED_MESSAGE = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 """EC2 ends a refusal with hundreds of characters that only `sts:DecodeAuthorizationMessage` can
 read."""
 _MOST_CHARACTERS = 400
-"""Length of EC2's words. A stored reason has 1,000 characters, and what to do must fit, too."""
+"""The longest words of EC2 that are shown. A stored reason has 1,000 characters, and what to do
+must fit, too."""
 _MOST_CHARACTERS_OF_KEYS = 280
 _POLICIES_OF_AN_ORGANIZATION = ("service control policy", "resource control policy", "tag policy")
 _TOO_MANY_TAGS = "TagLimitExceeded"
@@ -31,6 +33,7 @@ def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
     """
     words = _words_of(error)
     named_tags = _named(tags)
+    # EC2 names the policy at the end of its words, so they are not cut yet.
     if _is_by_organization(error, words):
         advice = (
             f"The organization refuses snapshots with the tags {named_tags}: "
@@ -50,15 +53,15 @@ def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
         )
     else:
         advice = f"They would have the tags {named_tags}: docs/snapshots.md says how to change them"
-    return f"EC2 refuses its snapshots: {words}. {advice}"
+    return f"EC2 refuses its snapshots: {clip(words, _MOST_CHARACTERS)}. {advice}"
 
 
 def _words_of(error: CloudError) -> str:
-    """Return the code and the message of an error of EC2, without the encoded part, cut to 400
-    characters and without a full stop, such as `UnauthorizedOperation: You are not authorized`."""
+    """Return the code and the message of an error of EC2, without the encoded part and without a
+    full stop, such as `UnauthorizedOperation: You are not authorized`."""
     text = str(error).removeprefix("ec2:CreateSnapshots failed: ")
     words = _ENCODED_MESSAGE.sub("", text)
-    return words[:_MOST_CHARACTERS].strip().rstrip(".")
+    return words.strip().rstrip(".")
 
 
 def _named(tags: Mapping[str, str]) -> str:
