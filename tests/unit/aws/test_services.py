@@ -259,6 +259,16 @@ def test_people_get_text_and_machines_get_data() -> None:
     } == {name: value["StringValue"] for name, value in call["MessageAttributes"].items()}
 
 
+def test_a_text_about_an_episode_without_a_link_says_where_its_record_is() -> None:
+    """As after a refused start: "You can try again from its record" leads nowhere otherwise."""
+    where = "Its record: use the link in an earlier message about this instance."
+    unlinked = alert(link=None, facts={"episode": "e-1"})
+
+    assert f"two\n\n{where}\n" in json.loads(published(unlinked)["Message"])["email"]
+    for other in (alert(facts={"episode": "e-1"}), alert(link=None)):
+        assert where not in json.loads(published(other)["Message"])["email"]
+
+
 def test_an_attribute_without_a_value_is_left_out() -> None:
     """SNS refuses empty ones, and with them the whole message."""
     assert "project" not in published(alert(project=""))["MessageAttributes"]

@@ -35,6 +35,9 @@ fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address is subscribed to GPU Governor's alert topic."
+_RECORD_WITHOUT_LINK = "Its record: use the link in an earlier message about this instance."
+"""In place of the link, for an alert about an episode whose sender cannot make one, such as those
+that follow a start: they have no key for links."""
 MAIL = ("email", "email-json")
 _NO_MACHINES = {
     "kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]
@@ -221,8 +224,8 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
 
 def readable(alert: Alert) -> str:
     """Return the text for people: the alert's lines (its subject if it has none), for a failure who
-    gets others like it, its link unless a line has it, the facts about the instance, and why the
-    mail came."""
+    gets others like it, its link unless a line has it, where to find one if an alert about an
+    episode has none, the facts about the instance, and why the mail came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
         lines.append(
@@ -231,6 +234,8 @@ def readable(alert: Alert) -> str:
         )
     if alert.link is not None and not any(alert.link in line for line in lines):
         lines += ["", f"{_link_text(alert)}: {alert.link}"]
+    if alert.link is None and "episode" in alert.facts:
+        lines += ["", _RECORD_WITHOUT_LINK]
     about = alert.about
     rows = about.rows(_unpriced(about.instance_type))
     facts = [f"{label}: {value}" for label, value in rows]
