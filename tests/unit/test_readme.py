@@ -112,4 +112,4 @@ def test_the_comparison_is_what_was_measured() -> None:
     assert [wrong for wrong, _ in rows] == _row("instances wrongly marked idle, of 40")
     assert [missed for _, missed in rows] == _row("idle instances missed, of the same 40")
     assert seconds == _row(r"seconds to check 2,000 instances \(one sweep\)")
-    assert [f"${Decimal(one):.0f}" for one in usd] == _row("cost of these sweeps, a month")
+    assert [f"${Decimal(one):.0f}" for one in usd] == _row("cost of these sweeps alone, a month")
