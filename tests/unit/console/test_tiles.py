@@ -168,7 +168,7 @@ def assert_sum_on_page(page: str, tile: Tile) -> None:
 
 
 def amount_in(cell: str) -> Decimal:
-    """What is not measured is in no sum."""
+    """No sum includes amounts that were not measured."""
     return Decimal(0) if cell == "not measured" else Decimal(cell.replace(",", ""))
 
 
