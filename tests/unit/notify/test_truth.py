@@ -679,6 +679,35 @@ def test_what_was_seen_at_work_is_not_said_to_be_idle() -> None:
     assert "Idle for 6 h 40 min (every GPU under 5%) when this was found 2 h ago." in sentence
 
 
+def without_power_since(ended: datetime, *, idle_for: timedelta | None) -> Episode:
+    """The episode of a GPU whose power was measured until then. `idle_for` is `None` in one of an
+    earlier release."""
+    episode = episode_of()
+    evidence = episode.measurement.evidence
+    evidence = replace(evidence, last_measured={**evidence.last_measured, "power": ended})
+    return changed(
+        episode,
+        measurement=replace(episode.measurement, evidence=evidence, idle_for=idle_for),
+        reason="Idle for 6 h 40 min (every GPU under 5%; "
+        f"power: not measured since {in_utc(ended)}).",
+    )
+
+
+@pytest.mark.parametrize("idle_for", [None, timedelta(hours=6, minutes=40)])
+@pytest.mark.parametrize(("stage", "hours"), [(Stage.ASK, 0), (Stage.REMIND, 4)])
+def test_every_question_says_in_the_readers_zone_since_when_power_is_missing(
+    stage: Stage, hours: int, idle_for: timedelta | None
+) -> None:
+    """The first one and a later one, in every channel."""
+    episode = without_power_since(NOW - timedelta(minutes=47), idle_for=idle_for)
+    at = NOW + timedelta(hours=hours)
+    found = texts(stage_alert(episode, stage, at, LINK, DEADLINE), episode, at)
+    del found["slack text"]
+
+    for channel, text in found.items():
+        assert "power: not measured since Fri 12:15 Berlin (11:15 UTC)" in text, channel
+
+
 def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
     """A channel was down for two hours."""
     episode = episode_of()

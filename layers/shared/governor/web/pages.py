@@ -155,7 +155,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         zone=episode.asking.time_zone,
         latest=_latest(view),
         silence=view.silence,
-        unconfirmed=sentence(sentences.unconfirmed_text(episode)),
+        unconfirmed=sentence(sentences.unconfirmed_text(episode, view.now)),
         people_needed=sentences.people_text(episode),
         by_budget=sentences.budget_text(episode),
         restarts=sentences.restarts_text(episode),

@@ -292,7 +292,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     if began_earlier:
         idle_for = f"over {idle_for}"
     measured = f"every GPU under {episode.measurement.idle_below_percent:g}%"
-    doubt = unconfirmed_text(episode)
+    doubt = unconfirmed_text(episode, at)
     if doubt:
         measured = f"{measured}; {doubt}"
     measured = f"Idle for {idle_for} ({measured})"
@@ -311,16 +311,18 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     return IdleText(title, f"{measured}, and no work was seen since.", f"has been {title}")
 
 
-def unconfirmed_text(episode: Episode) -> str:
+def unconfirmed_text(episode: Episode, at: UtcDatetime) -> str:
     """Return why no second figure confirms the utilization, such as `power: not measured`, by the
-    settings that the question was asked under (the defaults for one of an earlier release). Empty
-    if one does, or if the type is not asked for one."""
+    settings that the question was asked under (the defaults for one of an earlier release). Its
+    time is in the zone of the people, relative to `at`. Empty if one does, or if the type is not
+    asked for one."""
     policy = Policy()
     asked_under = episode.asking.asked_under
     if asked_under is not None:
         metrics = asked_under.metrics or policy.metrics
         policy = replace(policy, idle=asked_under.idle, metrics=metrics)
-    return doubt_text(episode.instance.instance_type, episode.measurement.evidence, policy)
+    doubt = doubt_text(episode.instance.instance_type, episode.measurement.evidence, policy)
+    return times_in_zone(doubt, episode.asking.time_zone, at)
 
 
 def state_text(episodes: Iterable[Episode]) -> str:
