@@ -1073,7 +1073,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "silent": (
         silent_alert(TARGET, [(_instance(), SILENT)], BERLIN, NOW, outage=False),
         (
-            "No metrics: notebook-7",
+            "Not enough metrics: notebook-7",
             "since Fri 12:35 Berlin (11:35 UTC), no agent",
             "Next step: run governor doctor.",
         ),
@@ -1111,6 +1111,19 @@ def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: 
             assert [] == lacks(text, needed), channel
         assert None is _RAW_TIME.search(text), channel
         assert " s left" not in text, channel
+
+
+def test_an_instance_that_lacks_only_power_is_not_said_to_publish_no_metrics() -> None:
+    """Its dashboard shows utilization, so "No metrics" would look like a fault of GPU Governor."""
+    reason = "power: not measured, and idle.second_figure: required asks for it"
+    verdict = replace(SILENT, reason=reason)
+    alert = silent_alert(TARGET, [(_instance(), verdict)], BERLIN, NOW, outage=False)
+    for channel, text in texts(alert, None).items():
+        assert "did not publish the GPU metrics that GPU Governor needs" in text, channel
+        assert "No metrics" not in text, channel
+        assert "no usable" not in text, channel
+        if channel != "slack text":
+            assert reason in text, channel
 
 
 MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
