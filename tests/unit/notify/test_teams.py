@@ -105,6 +105,33 @@ def test_text_of_others_is_never_read_as_markdown() -> None:
     assert {"TextRun"} == holders
 
 
+@pytest.mark.parametrize("place", ["happens", "lead", "sections"])
+def test_a_long_line_keeps_its_end(place: str) -> None:
+    """What to do stands at its end, as after EC2's words about refused snapshots."""
+    long_line = f"EC2 refuses its snapshots: {'w' * 800}. Set plan.snapshot_tags."
+    parts: dict[str, Any] = {
+        "happens": {"happens": long_line},
+        "lead": {"lead": (long_line,)},
+        "sections": {"sections": (Section("Why", (long_line,)),)},
+    }
+    assert long_line in text(teams_envelope(make_message(**parts[place])))
+
+
+def test_a_card_of_the_widest_characters_is_not_too_large() -> None:
+    """Each takes twelve bytes in JSON."""
+    wide = "\U0001f600" * 3_000
+    message = make_message(
+        title=wide,
+        happens=wide,
+        why=wide,
+        lead=(wide,) * 20,
+        facts=replace(FACTS, instance_name=wide, owner=wide, project=wide),
+    )
+    envelope = teams_envelope(message)
+    assert len(json.dumps(envelope)) < 28_000
+    assert "There is more on the page." in text(envelope)
+
+
 @given(
     lines=st.lists(st.text(max_size=3000), max_size=60),
     sections=st.integers(0, 20),

@@ -36,7 +36,7 @@ _MOST_LINES = 20
 """The most full lines in one message, one per instance and kind. The other findings are listed in
 short."""
 _INSTANCES_A_LINE = 5
-"""Instances in one line of the short list: Teams shows 600 characters of a line."""
+"""Instances in one line of the short list: a chat shows no more than about 600 characters well."""
 _MOST_INSTANCES = 50
 """Instances named in one message. SNS accepts 256 KiB, with the facts once per protocol."""
 _SEVERITIES = list(Severity)

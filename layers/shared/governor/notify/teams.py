@@ -19,7 +19,11 @@ _PAYLOAD_BYTES = 26_000
 """The largest payload. A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks");
 2 KB are a margin."""
 _TITLE_CHARACTERS = 250
-_LINE_CHARACTERS = 600
+_LINE_CHARACTERS = 1024
+"""The longest line of a message, so the end of none is lost: it often says what to do."""
+_SHORT_LINE_CHARACTERS = 500
+"""The longest first line that a shortened message keeps, and the longest about the instance. Even
+emojis, which take twelve bytes in JSON, then fit into `_PAYLOAD_BYTES` and the margin."""
 _HEADING_CHARACTERS = 100
 _CELL_CHARACTERS = 100
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
@@ -88,18 +92,19 @@ def _body(message: Message, note_if_shortened: str) -> Iterator[Element]:
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
     if message.happens:
-        yield _text(_run(message.happens, _LINE_CHARACTERS, weight="Bolder"))
+        limit = _SHORT_LINE_CHARACTERS if note_if_shortened else _LINE_CHARACTERS
+        yield _text(_run(message.happens, limit, weight="Bolder"))
     for line in message.lead:
         yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
     yield from _sections(message.sections)
     if message.chart:
-        yield _text(_run(message.chart.line, _LINE_CHARACTERS))
+        yield _text(_run(message.chart.line, _SHORT_LINE_CHARACTERS))
     if message.about:
-        yield _text(_run(message.about, _LINE_CHARACTERS, size="Small"))
+        yield _text(_run(message.about, _SHORT_LINE_CHARACTERS, size="Small"))
     if note_if_shortened:
-        yield _text(_run(note_if_shortened, _LINE_CHARACTERS))
+        yield _text(_run(note_if_shortened, _SHORT_LINE_CHARACTERS))
     if message.why:
-        why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
+        why = _run(message.why, _SHORT_LINE_CHARACTERS, size="Small", isSubtle=True)
         yield {**_text(why), "separator": True}
 
 
