@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -188,10 +189,13 @@ class Stuck:
 
 
 @pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
-    """Return calls that hang, and let them go at the end."""
+def stuck() -> Iterator[Stuck]:
+    """Return calls that hang, and let them go at the end. Ctrl-C works meanwhile, also if the tests
+    run in the background of a shell, which ignores it there."""
     calls = Stuck()
+    handler_before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield calls
+    signal.signal(signal.SIGINT, handler_before)
     calls.ended.set()
 
 
