@@ -160,7 +160,7 @@ def _end_words(
     }
     if has_acted:
         words["saved"] = _saved_a_day(episode)
-        words["restart"] = [restart_text(episode), *episode.plan.restart_doubts]
+        words["restart"] = [*episode.plan.restart_doubts, restart_text(episode)]
     if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
         text = f"it was stopped, and {undo.by} started it again"

@@ -1,4 +1,4 @@
-"""A start that failed reads the same in every channel: what happened, AWS's reason, what to do."""
+"""The way back reads the same in every channel: what prevents it, why it failed, what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from governor.alerts.model import Severity
+from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.questions import start_failed_alert
+from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.start_try import (
     ASSUME_ROLE_CALL,
     OWN_SHUTDOWN,
@@ -18,6 +20,7 @@ from governor.episode.model.start_try import (
 from governor.notify.compose import message_of
 from governor.notify.pagerduty import pagerduty_event, pagerduty_events
 from tests.builders import NOW
+from tests.episodes import changed
 from tests.unit.notify.test_truth import LINK, episode_of, texts
 
 REFUSED = StartTry(
@@ -78,3 +81,14 @@ def test_nothing_is_said_to_be_safe_that_may_be_lost(failed: StartTry) -> None:
     has_run = failed.ran_at is not None or failed.is_own_shutdown
     assert has_run is not ("Nothing was lost." in lines)
     assert "You can try again from its record." in lines
+
+
+def test_the_end_of_a_stop_names_what_prevents_the_next_start_before_what_may() -> None:
+    """In the order of the question: a disabled key is certain, missing capacity is not."""
+    doubt = "The KMS key of vol-1 is disabled, so EC2 cannot start the instance."
+    stopped = episode_of(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
+    stopped = changed(stopped, plan=replace(stopped.plan, restart_doubts=(doubt,)))
+    alert = outcome_alert(stopped.ref, stopped, Outcome.STOPPED, "approved", NOW, LINK)
+    for channel, text in texts(alert, stopped).items():
+        if channel != "slack text":
+            assert 0 < text.find(doubt) < text.find("A stopped instance gives up"), channel
