@@ -107,7 +107,7 @@ def test_text_of_others_is_never_read_as_markdown() -> None:
 
 @pytest.mark.parametrize("place", ["happens", "lead", "sections"])
 def test_a_long_line_keeps_its_end(place: str) -> None:
-    """What to do stands at its end, as after EC2's words about refused snapshots."""
+    """The advice stands at its end, as after EC2's words about refused snapshots."""
     long_line = f"EC2 refuses its snapshots: {'w' * 800}. Set plan.snapshot_tags."
     parts: dict[str, Any] = {
         "happens": {"happens": long_line},
