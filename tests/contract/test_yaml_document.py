@@ -127,6 +127,13 @@ def test_odd_text_is_refused_by_line_and_soon(
     assert process_time() - began < 5
 
 
+@pytest.mark.parametrize("text", ["mode: ask\n0120: x", "mode: ask\n!!set x: 1", "mode: ask\n5: x"])
+def test_a_key_that_is_no_text_is_one_mistake(text: str) -> None:
+    """Its reason is the first one that was found."""
+    (problem,) = problems(text)
+    assert 2 == problem.line
+
+
 def test_a_repeated_key_is_named_where_it_stands_again() -> None:
     """Each of them, at any depth."""
     text = "idle:\n  window_minutes: 60\n  window_minutes: 30\nmode: ask\nmode: auto\n"

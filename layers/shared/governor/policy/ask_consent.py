@@ -178,8 +178,9 @@ class CountAcceptances:
         """Notify each person, once for each version, of the overrides that wait for their
         acceptance. The message says why, if they cannot accept now.
 
-        `version` is `None` if the document is the SSM parameter. `people` are those whose
-        acceptances count. Raises: CloudError.
+        `version` is `None` if the document is the SSM parameter: then once for the same terms.
+        `people` are those whose acceptances count. Raises: CloudError; then some people may not be
+        notified yet.
         """
         people_of_document = known_people(document.base().policy.ownership)
         for person, overrides in _by_person(document.unaccepted()).items():

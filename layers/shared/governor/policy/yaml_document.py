@@ -256,12 +256,15 @@ class _Reader(yaml.SafeLoader):
         return merged
 
     def _key(self, node: yaml.Node, path: Path) -> Any:
-        """Return the text of a key. If it is no text, add a mistake and return `None`."""
+        """Return the text of a key. If it is no text, add one mistake and return `None`."""
         if not isinstance(node, yaml.ScalarNode):
             return self._mistake(path, "has a key that is no text", node)
+        problems_before = len(self.problems)
         key = self._scalar(node, (*path, node.value))
         if isinstance(key, str):
             return key
+        if len(self.problems) > problems_before:
+            return None
         return self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:

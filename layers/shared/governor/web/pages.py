@@ -363,8 +363,8 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 
 def _progress(view: ApprovalView) -> str:
     """Return a sentence on how far the plan of a question is carried out, held or ended; empty if
-    it has not begun and cannot be held. If EC2 was asked for the final step and a hold may still
-    count, it says so."""
+    EC2 was not asked for the final step and nobody can hold it. If EC2 was asked, it says so, and
+    what a hold still does if one may count."""
     episode = view.episode
     hold_decision = view.approval.hold
     if episode.outcome is not None:

@@ -202,10 +202,10 @@ def _is_signed(
     return hmac.compare_digest(expected.encode(), signature.encode())
 
 
-def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: str) -> str:
-    """Return the shortened signature of a link to this page for this recipient. Raises:
-    ConfigurationError if the document has no key of this id, or a short one."""
-    return _mac(document, key_id, "short link", page_id, number)[:_MAC_LETTERS]
+def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, recipient: str) -> str:
+    """Return the shortened signature of a link to this page for this recipient, as the link writes
+    it. Raises: ConfigurationError if the document has no key of this id, or a short one."""
+    return _mac(document, key_id, "short link", page_id, recipient)[:_MAC_LETTERS]
 
 
 def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:

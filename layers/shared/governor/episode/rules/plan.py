@@ -40,8 +40,8 @@ def main_of(steps: Sequence[Step], step: Step) -> Step:
 
 
 def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
-    """Return the steps of the plan that are carried out in the call of this main step, before it;
-    empty if there are none."""
+    """Return the steps of the plan that the function of this main step carries out in the same
+    invocation, before it, such as the cancellation of a Spot request; empty if there are none."""
     return tuple(step for step in steps if step is not main and main_of(steps, step) is main)
 
 

@@ -228,8 +228,8 @@ class Failures(Store):
             return failure.at
 
     def note_failing(self, failure: Failing) -> None:
-        """Store the failure as the newest of its instance and cause, for 30 days from its time.
-        Raises: CloudError."""
+        """Store the failure in place of the last one of its instance and cause, for 30 days from
+        its time. Raises: CloudError."""
         self._table.write(update(_cause(failure), failure, until=failure.at + _FAILING_KEPT))
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:

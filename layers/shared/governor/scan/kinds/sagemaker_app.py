@@ -175,8 +175,8 @@ def _space_key(app: App) -> _Key:
 
 
 def _with_owner(app: App, spaces: Mapping[_Key, Any]) -> App:
-    """Return the app with the owner of its private space as its user profile; of a shared space,
-    the owner is only its creator. An app of a user profile, and one whose space has no known owner,
+    """Return the app with the owner of its space as its creator and, unless the space is shared,
+    also as its user profile. An app of a user profile, and one whose space has no known owner,
     stays as it is."""
     space = spaces.get(_space_key(app)) or {}
     sharing = (space.get("SpaceSharingSettings") or {}).get("SharingType")
