@@ -20,7 +20,11 @@ from governor.fleet.model import FleetPage, FleetRow
 
 
 class KeepReason(StrEnum):
-    """The reasons for which an instance is not asked about, by the names that are stored."""
+    """The reasons for which an instance is not asked about, by the names that are stored.
+
+    This room only names them for people. What keeps an instance is decided in `verdict/rules`,
+    `limits` and, where somebody is logged in, `remediation/inspect_instance.py`.
+    """
 
     EXEMPTION_TAG = "exemption-tag"
     EXEMPTION = "exemption"
