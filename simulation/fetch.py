@@ -32,7 +32,7 @@ from governor.evidence.ports import (
 )
 from governor.evidence.rules.figures import EC2_NAMESPACE, FIGURES, Publisher, factor_of, metrics_of
 from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
-from governor.evidence.rules.series import Dimensions, is_gpu
+from governor.evidence.rules.series import Dimensions, has_gpu, whole_instance
 from governor.money.ports import PriceBook
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
@@ -219,13 +219,13 @@ class Fetch:
         `listed` are its series of utilization, `figures` those of other figures.
         """
         shape = shape_of(instance.instance_type)
-        aggregate: Dimensions = (("InstanceId", instance.instance_id),)
+        aggregate = whole_instance(instance.instance_id)
         published = sorted({series.dimensions for series in listed})
         source = MetricSource.AGGREGATE
         sets = tuple(published) or (aggregate,)
         if aggregate in published:
             sets = (aggregate,)
-        elif any(is_gpu(dimensions, self._own_dimension) for dimensions in published):
+        elif has_gpu(published, self._own_dimension):
             source = MetricSource.PER_GPU
         elsewhere = {
             (series.metric, series.dimensions)
@@ -502,7 +502,7 @@ def query_of(namespace: str, metric: str, dimensions: Dimensions, statistic: str
 
 
 def _ec2_query(metric: str, subject: Subject, statistic: str) -> MetricQuery:
-    dimensions = (("InstanceId", subject.instance.instance_id),)
+    dimensions = whole_instance(subject.instance.instance_id)
     return query_of(EC2_NAMESPACE, metric, dimensions, statistic)
 
 

@@ -22,7 +22,7 @@ from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.evidence.ports import MetricQuery, SeriesFilter
 from governor.evidence.rules.profiles import expected_count, memory_factor, percent_factor
-from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu
+from governor.evidence.rules.series import Dimensions, gpu_label, is_gpu, whole_instance
 from governor.money.rules.cost import marginal_price
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
@@ -229,7 +229,7 @@ def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> 
             continue  # The publisher has no such metric.
         for dimensions in chosen:
             queries.append(query_of(names.namespace, metric, dimensions, statistic))
-    ec2 = (("InstanceId", instance.instance_id),)
+    ec2 = whole_instance(instance.instance_id)
     return [*queries, query_of("AWS/EC2", "CPUUtilization", ec2, "Maximum")]
 
 

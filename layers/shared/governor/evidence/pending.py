@@ -58,7 +58,7 @@ class Pending:
     @property
     def aggregate(self) -> Dimensions:
         """Return the dimension set of the whole instance: `InstanceId` alone."""
-        return (("InstanceId", self.instance_id),)
+        return evidence.whole_instance(self.instance_id)
 
     @property
     def expected(self) -> int | None:
@@ -175,13 +175,8 @@ class Pending:
             return True
         if asked.dimensions == self.aggregate and len(self.sets) > 1:
             return True
-        return part == "all" and self._reads_gpus()
-
-    def _reads_gpus(self) -> bool:
-        """Return whether some set by which utilization is read is of one GPU. A series of no GPU
-        beside it may show work, and takes the place of no GPU that is silent."""
-        own = self.own_dimension
-        return any(evidence.is_gpu(dimensions, own) for dimensions in self.sets)
+        # A series of no GPU takes the place of no GPU that is silent.
+        return part == "all" and evidence.has_gpu(self.sets, self.own_dimension)
 
     def _remember_index(self, dimensions: Dimensions) -> None:
         """Note the index of a GPU by its UUID, if these dimensions hold both."""
@@ -246,12 +241,11 @@ def choose_sets(pending: Pending, *, all_sets: bool) -> None:
     dimension sets that are known, or the aggregate. With `all_sets`, known sets are always used."""
     request = pending.request
     known_sets = pending.dimensions or ()
-    own = pending.own_dimension
-    has_gpus = any(evidence.is_gpu(dimensions, own) for dimensions in known_sets)
+    has_gpus = evidence.has_gpu(known_sets, pending.own_dimension)
     reads_by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
     # Known sets without a GPU are an aggregate under more dimensions than `InstanceId`: only a
     # search finds it.
-    more_sets = tuple([one for one in known_sets if one != pending.aggregate])
+    more_sets = [dimensions for dimensions in known_sets if dimensions != pending.aggregate]
     if not more_sets or (has_gpus and not reads_by_gpu):
         pending.sets = (pending.aggregate,)
         pending.source = MetricSource.AGGREGATE

@@ -25,7 +25,7 @@ from governor.evidence.ports import InstanceReader, SessionReader
 from governor.evidence.request import EvidenceRequest, Gathered
 from governor.evidence.rules.figures import FIGURES
 from governor.evidence.rules.history import LENGTH, SHORTEST_PERIOD, History
-from governor.evidence.rules.series import Dimensions, last_reading_end
+from governor.evidence.rules.series import Dimensions, last_reading_end, whole_instance
 from governor.limits.rules.breaker import acts_unasked
 from governor.money.ports import PriceBook
 from governor.money.rules.cost import marginal_price
@@ -263,7 +263,7 @@ def _with_whole_instance(instance: Instance, gathered: Gathered) -> tuple[Dimens
     `None` if none were found: then the instance alone is read."""
     if gathered.dimensions is None or gathered.evidence.source is not MetricSource.PER_GPU:
         return gathered.dimensions
-    return (*gathered.dimensions, (("InstanceId", instance.instance_id),))
+    return (*gathered.dimensions, whole_instance(instance.instance_id))
 
 
 def _changed_since(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -46,6 +46,16 @@ def is_gpu(dimensions: Dimensions, own_dimension: str = "") -> bool:
     """Return whether these are the dimensions of one GPU, and not of an aggregate: they have an
     index or a UUID; if the policy names an `own_dimension`, they have that."""
     return gpu_label(dimensions, own_dimension) != "all"
+
+
+def has_gpu(sets: Iterable[Dimensions], own_dimension: str = "") -> bool:
+    """Return whether one of the dimension sets is that of one GPU, as `is_gpu` says."""
+    return any(is_gpu(dimensions, own_dimension) for dimensions in sets)
+
+
+def whole_instance(instance_id: str) -> Dimensions:
+    """Return the dimension set of a whole instance: `InstanceId` alone."""
+    return (("InstanceId", instance_id),)
 
 
 def gpu_label(dimensions: Dimensions, own_dimension: str = "") -> str:

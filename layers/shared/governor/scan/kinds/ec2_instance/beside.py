@@ -60,7 +60,7 @@ class ReadBeside:
     def _queries(self, instance_id: str) -> Iterator[MetricQuery]:
         """Yield the queries for the figures of one instance, and for the power of each of its GPUs
         that CloudWatch lists."""
-        own = (("InstanceId", instance_id),)
+        own = evidence.whole_instance(instance_id)
         for figure in _FIGURES.values():
             for metric in figure.metrics:
                 key = _key(instance_id, metric)
