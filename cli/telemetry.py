@@ -13,12 +13,11 @@ from enum import StrEnum
 from governor.alerts.templates import template_lines
 from governor.core.catalog import shape_of
 from governor.core.instance import Instance
-from governor.core.units import minutes, not_none, plural
+from governor.core.units import minutes, plural
 from governor.evidence.model import Evidence, MetricSource
 from governor.evidence.rules.figures import (
     FIGURES,
     Publisher,
-    confirming_figures,
     limit_of,
     metrics_of,
     published_by,
@@ -30,6 +29,7 @@ from governor.verdict.rules.second_figure import (
     SURELY_PERCENT,
     asks_in_auto,
     doubt_text,
+    highest_power,
     why_scale_is_unknown,
 )
 from governor.verdict.rules.utilization import peaks_of
@@ -225,7 +225,7 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
     if why_unknown is not None:
         yield _finding(Health.WRONG, "share", why=why_unknown)
     peaks = peaks_of(evidence)
-    power = _highest_power(evidence)
+    power = highest_power(evidence)
     is_all_zeros = bool(peaks) and max(peaks) == 0
     drawn_at_work = _drawn_at_work(policy)
     has_power_beside_zeros = is_all_zeros and power is not None and power >= drawn_at_work
@@ -251,13 +251,6 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
             needed=is_needed,
             metric=policy.metrics.power_draw or "a metric of power, name it as metrics.power_draw",
         )
-
-
-def _highest_power(evidence: Evidence) -> float | None:
-    """Return the highest power of the second figures, in percent of the limit; `None` if none was
-    measured."""
-    measured = [getattr(evidence, FIGURES[figure].field) for figure in confirming_figures()]
-    return max(not_none(measured), default=None)
 
 
 def _drawn_at_work(policy: Policy) -> float:

@@ -72,7 +72,7 @@ def published(*series: Series, cpu: float = 1.0, bytes_per_second: float = 2000.
 def read(
     metrics: MemoryMetrics, policy: Policy, instance_type: str, *, ask: bool = False
 ) -> Evidence:
-    """The evidence of a sweep, over the idle window or over that of a question."""
+    """The evidence that a decision reads, over the idle window or over that of a question."""
     request = EvidenceRequest(
         instance=make_instance(instance_id=OWN, instance_type=instance_type),
         policy=policy,

@@ -306,8 +306,11 @@ def implausible_reading(figure: str, shape: Shape | None) -> float:
     return 0.0
 
 
-def implausible_power_percent(shape: Shape | None) -> float:
-    """Return `implausible_power_watts` in percent of the power limit; 1% if that is not known."""
+def implausible_percent(figure: str, shape: Shape | None) -> float:
+    """Return `implausible_reading` in percent of the power limit; for the agent's figure 1% if that
+    is not known."""
+    if not is_published_by(figure, Publisher.AGENT):
+        return implausible_reading(figure, shape)
     limit_watts = _whole(Scale.PERCENT_OF_POWER, shape)
     if limit_watts is None:
         return _LEAST_POWER_PERCENT

@@ -16,11 +16,8 @@ from governor.core.units import END_BIN, in_utc
 from governor.evidence.model import Evidence
 from governor.evidence.rules.figures import (
     FIGURES,
-    Publisher,
     confirming_figures,
-    implausible_power_percent,
-    implausible_reading,
-    is_published_by,
+    implausible_percent,
     is_share_by_name,
     limit_of,
     may_be_frozen,
@@ -81,7 +78,7 @@ def why_unconfirmed(instance_type: str, evidence: Evidence, policy: Policy) -> U
         return None
     if is_confirmed(evidence, policy):
         return None
-    highest = _highest_power(evidence)
+    highest = highest_power(evidence)
     if highest is not None and highest >= confirms_below(policy):
         return Unconfirmed(f"power: reached {highest:.0f}% of the limit", is_late=False)
     figure = _newest_figure(evidence)
@@ -129,7 +126,7 @@ def is_confirmed(evidence: Evidence, policy: Policy) -> bool:
 
     Whether one reached the policy's limit is for `judge_figures` to say.
     """
-    highest = _highest_power(evidence)
+    highest = highest_power(evidence)
     if highest is not None and highest >= confirms_below(policy):
         return False
     return any(_is_measured(evidence, policy, figure) for figure in confirming_figures())
@@ -346,7 +343,7 @@ def confirms_below(policy: Policy) -> float:
     return CONFIRMS_BELOW_PERCENT if limit is None else min(limit, CONFIRMS_BELOW_PERCENT)
 
 
-def _highest_power(evidence: Evidence) -> float | None:
+def highest_power(evidence: Evidence) -> float | None:
     """Return the highest of the second figures, in percent of the power limit; `None` if none was
     measured."""
     values: list[float] = []
@@ -370,9 +367,7 @@ def _is_implausible(instance_type: str, evidence: Evidence, figure: str) -> bool
     highest = _power_percent(evidence, figure)
     if highest is None:
         return False
-    if is_published_by(figure, Publisher.AGENT):
-        return highest <= implausible_power_percent(shape_of(instance_type))
-    return highest <= implausible_reading(figure, shape_of(instance_type))
+    return highest <= implausible_percent(figure, shape_of(instance_type))
 
 
 def _newest_figure(evidence: Evidence) -> str | None:
