@@ -109,7 +109,9 @@ def test_the_comparison_is_what_was_measured() -> None:
 
     assert "judged twenty hard cases" in verdicts
     assert "and twenty ordinary instances" in verdicts
-    assert [wrong for wrong, _ in rows] == _row("instances wrongly marked idle, of 40")
-    assert [missed for _, missed in rows] == _row("idle instances missed, of the same 40")
-    assert seconds == _row(r"seconds to check 2,000 instances \(one sweep\)")
-    assert [f"${Decimal(one):.0f}" for one in usd] == _row("cost of these sweeps alone, a month")
+    assert [wrong for wrong, _ in rows] == _row(r"instances wrongly marked idle \(of 40\)")
+    assert [missed for _, missed in rows] == _row(r"idle instances missed \(of the same 40\)")
+    assert seconds == _row("seconds to check 2,000 instances once")
+    assert [f"${Decimal(one):.0f}" for one in usd] == _row(
+        "monthly cost of these checks alone, every 5 minutes"
+    )
