@@ -89,7 +89,7 @@ def test_the_most_expensive_waste_comes_first_with_evidence_command_and_age() ->
     assert "No evidence: activity is not measured" in text
     assert "aws sagemaker delete-endpoint --endpoint-name chat-poc" in text
     assert "Scanned 5 h ago or later" in text
-    assert "The evidence for $14,600 of that is weak" in text
+    assert "The evidence for $14,600 of the waste is weak" in text
     assert "30 calls, all of them reads, for which AWS bills about $0.02" in text
 
 

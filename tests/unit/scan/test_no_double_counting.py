@@ -115,7 +115,7 @@ def test_a_group_its_idle_instances_and_its_reservation_are_counted_once() -> No
     total = sum(one.usd_per_month for one in groups_of(report.rows, lambda row: row.kind))
     assert Decimal(3 * 730) == total
     # CloudWatch has no figures of the reservation here.
-    assert ["The evidence for $730 of that is weak: ask before you act."] == remarks(report)
+    assert ["The evidence for $730 of the waste is weak: ask before you act."] == remarks(report)
 
 
 def test_groups_and_fleets_never_waste_anything_themselves() -> None:

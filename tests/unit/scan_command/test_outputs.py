@@ -163,7 +163,7 @@ def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> Non
     )
     lines = report_text(whole).splitlines()
     assert "$50,399 a month is wasted by 3 of 4 resources in 2 accounts and 3 Regions." == lines[0]
-    assert "The evidence for $3,650 of that is weak: ask before you act." == lines[1].strip()
+    assert "The evidence for $3,650 of the waste is weak: ask before you act." == lines[1].strip()
     findings = re.findall(r"^ *[\d,.]+  ([a-z ]+?)  ", "\n".join(lines), re.MULTILINE)
     assert ["idle", "idle", "likely idle", "wasted", "busy"] == findings
 

@@ -57,7 +57,7 @@ def remarks(report: Report) -> list[str]:
         sentences.append("The report is incomplete: see what could not be read.")
     if report.weak_waste_usd_per_month:
         amount = usd(report.weak_waste_usd_per_month)
-        sentences.append(f"The evidence for {amount} of that is weak: ask before you act.")
+        sentences.append(f"The evidence for {amount} of the waste is weak: ask before you act.")
     unpriced = report.unpriced_waste
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
@@ -66,8 +66,10 @@ def remarks(report: Report) -> list[str]:
     if unattached:
         are = plural(len(unattached), "volume or address", "volumes and addresses")
         amount = usd(sum((row.own_usd_per_month for row in unattached), Decimal()))
+        pronoun = "it" if len(unattached) == 1 else "them"
         sentences.append(
-            f"{are} ({amount} a month) may be left over from GPU hosts. The sum leaves them out."
+            f"{are} ({amount} a month) may be left over from GPU hosts. "
+            f"The sum leaves {pronoun} out."
         )
     unmeasured = [row for row in report.rows if _is_unmeasured(row)]
     if unmeasured:
