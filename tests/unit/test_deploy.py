@@ -468,7 +468,7 @@ def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: P
 def test_the_page_s_example_of_parameters_is_allowed() -> None:
     """It is the error's advice, too."""
     page = (ROOT / "docs/lifecycle.md").read_text(encoding="utf-8")
-    example = re.search(r"other parameters of `template.yaml`: `\"(.*)\"`", page)
+    example = re.search(r"other parameters of `template.yaml`, for example `\"(.*)\"`", page)
     assert example
     given = deployed(Account(), PARAMETERS=example[1]).set[0]
     assert ("365", "gpu admins") == (given["LogRetentionDays"], given["OidcApproverGroup"])
