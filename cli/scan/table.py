@@ -118,8 +118,8 @@ def _advice(row: Row) -> list[str]:
     """Return the lines of one resource: its name, the evidence, and the command."""
     resource = row.resource
     name = clip(printable(resource.name or resource.resource_id), _LAST_COLUMN)
-    doubt = "weak evidence: " if row.judgment.strength is Strength.WEAK else ""
-    text = f"{name} in {resource.target}: {doubt}{row.judgment.evidence}"
+    doubt = " (weak evidence)" if row.judgment.strength is Strength.WEAK else ""
+    text = f"{name} in {resource.target}{doubt}: {row.judgment.evidence}"
     lines = _indented([text])
     if row.command:
         lines.append(shown_command(printable(row.command), "    "))
