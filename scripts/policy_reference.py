@@ -4,6 +4,7 @@ differ."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
@@ -45,9 +46,9 @@ CHAPTERS: Mapping[str, tuple[str, ...]] = {
 _LEAD = """\
 # Policy reference
 
-This page lists every setting of a policy. All settings have defaults. [The policy](policy.md) is
-the guide, and [who sets what](#who-sets-what) gives a reason to set each of them. `make fix`
-generates this page.
+This page lists every setting of a policy. [The policy](policy.md) explains how to write one, and
+[Who sets what](#who-sets-what) says who changes each setting, and when. `make fix` generates this
+page.
 """
 _KINDS = {
     "string": "text",
@@ -101,8 +102,8 @@ def _profiles_table() -> str:
     lines = [
         "### Metric profiles",
         "",
-        "`metrics.profile` selects one. If a profile has several rows, a policy that names no",
-        "metric uses the first, and `metrics.utilization` selects another. `custom` has no row.",
+        "`metrics.profile` selects a profile. If a profile has several rows, the first one counts,",
+        "unless `metrics.utilization` names the metric of another row. `custom` has no row.",
         "",
         "| profile | publisher | namespace | utilization | power | memory | dimension | unit |",
         "|---|---|---|---|---|---|---|---|",
@@ -116,8 +117,8 @@ def _profiles_table() -> str:
             f"`{profile.utilization}`",
             f"`{profile.power}`" if profile.power else "none",
             f"`{profile.memory}`" if profile.memory else "none",
-            f"{dimensions}, one a {profile.part.value}",
-            "percent" if profile.percent_per_unit == 1 else "share of 0 to 1",
+            f"{dimensions}, one per {profile.part.value}",
+            "percent" if profile.percent_per_unit == 1 else "share from 0 to 1",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
@@ -126,11 +127,11 @@ def _profiles_table() -> str:
 def _figures_table() -> str:
     """Return the figures that may veto, from the table that the product reads."""
     lines = [
-        "### Figures of the vetoes",
+        "### Metrics of the vetoes",
         "",
-        "The sweep reads these figures of an instance that looks idle by GPU utilization alone.",
+        "If an instance looks idle by GPU utilization alone, the sweep also reads these metrics.",
         "",
-        "| figure | meaning | published by | metric | statistic | unit | limit |",
+        "| veto | meaning | published by | metric | statistic | unit | limit |",
         "|---|---|---|---|---|---|---|",
     ]
     for figure, row in FIGURES.items():
@@ -207,16 +208,27 @@ def _resolved(setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[
 
 
 def _table(title: str, lead: str, section: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    head = [f"### {title}", "", *wrap(lead, 100), "", "| setting | default | values | meaning |"]
+    head = [
+        f"### {title}",
+        "",
+        *wrap(_linked(lead), 100),
+        "",
+        "| setting | default | values | meaning |",
+    ]
     rows = []
     for name, setting in section["properties"].items():
         if "properties" in _resolved(setting, schema) or name == "overrides":
             continue
         is_required = name in section.get("required", ())
         default = "required" if is_required else f"`{_written(_default(setting))}`"
-        meaning = setting["description"].replace("|", "\\|")
+        meaning = _linked(setting["description"]).replace("|", "\\|")
         rows.append(f"| `{name}` | {default} | {_values(setting, schema)} | {meaning} |")
     return "\n".join([*head, "|---|---|---|---|", *rows, ""])
+
+
+def _linked(description: str) -> str:
+    """Return a description in which a page in parentheses, such as `(money.md)`, is a link."""
+    return re.sub(r"\((\w+)\.md\)", r"([more](\1.md))", description)
 
 
 def _default(setting: Mapping[str, Any]) -> Any:

@@ -28,8 +28,8 @@ _DUTIES = {
     Who.TRAINING: "platform engineer of a training cluster",
     Who.NOTEBOOKS: "platform engineer of notebooks and workstations",
     Who.INFERENCE: "platform engineer of inference servers",
-    Who.FINOPS: "the person who answers for cost: prices, budgets, reports, advice",
-    Who.SECURITY: "the person who answers for rights, and for what may be done without people",
+    Who.FINOPS: "the person responsible for cost: prices, budgets, reports, advice",
+    Who.SECURITY: "the person responsible for rights, and for what may happen without an approval",
     Who.OPERATOR: "the person who runs GPU Governor, also during an incident",
 }
 
@@ -56,7 +56,7 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("", "version", (Who.PLATFORM,), "never; it names the schema of the document"),
+    Entry("", "version", (Who.PLATFORM,), "never: it is the version of the schema"),
     Entry(
         "",
         "mode",
@@ -91,8 +91,8 @@ ENTRIES = (
         "metrics",
         "profile",
         (Who.PLATFORM,),
-        "your metrics do not come from the CloudWatch agent, but from Container Insights, DCGM or "
-        "the Neuron monitor; often set in an override",
+        "your metrics come from Container Insights, DCGM or the Neuron monitor instead of the "
+        "CloudWatch agent; often set in an override",
     ),
     Entry(
         "metrics",
@@ -104,7 +104,7 @@ ENTRIES = (
         "metrics",
         "utilization_scale series_per_device",
         (Who.PLATFORM,),
-        "you use the profile `custom`, and your metric is a share of 0 to 1, or has a series for "
+        "you use the profile `custom`, and your metric is a share from 0 to 1, or has a series for "
         "each core or each part of a GPU",
     ),
     Entry(
@@ -125,7 +125,7 @@ ENTRIES = (
         "metrics",
         "publishers_are_trusted bound_namespaces",
         (Who.SECURITY,),
-        "you want `auto`, and have settled who may publish metrics",
+        "you want mode `auto`, and IAM restricts who may publish metrics",
     ),
     Entry(
         "metrics.work", "namespace names", (Who.TRAINING,), "jobs publish their own progress metric"
@@ -135,14 +135,14 @@ ENTRIES = (
         "utilization_below_percent window_minutes minimum_coverage_percent "
         "grace_after_launch_minutes",
         (Who.TRAINING, Who.NOTEBOOKS, Who.INFERENCE),
-        "a back-test (`governor simulate`) finds a better figure, instances start slowly, or "
+        "a back-test (`governor simulate`) finds a better value, instances start slowly, or "
         "metrics have gaps",
     ),
     Entry(
         "idle",
         "second_figure",
         (Who.PLATFORM, Who.SECURITY),
-        "every host publishes power, so that no question needs to rest on utilization alone",
+        "every host publishes power, and no question should rest on utilization alone",
     ),
     Entry(
         "vetoes",
@@ -180,13 +180,13 @@ ENTRIES = (
         "plan",
         "stop_limit_minutes snapshot_limit_minutes running_snapshot_valid_minutes",
         (Who.TRAINING,),
-        "you have bare metal that stops slowly, or volumes of many TiB",
+        "bare metal instances stop slowly, or volumes have many TiB",
     ),
     Entry(
         "plan",
         "local_disks_may_be_lost_unasked",
         (Who.TRAINING, Who.SECURITY),
-        "local NVMe disks hold caches only",
+        "local NVMe disks hold only caches",
     ),
     Entry(
         "approval",
@@ -210,7 +210,7 @@ ENTRIES = (
         "approval",
         "watch_every_minutes",
         (Who.OPERATOR,),
-        "thousands of instances are idle: fewer reads of CloudWatch",
+        "thousands of instances are idle, and you want fewer reads of CloudWatch",
     ),
     Entry(
         "approval",
@@ -264,7 +264,7 @@ ENTRIES = (
         "ownership",
         "default_contacts escalation_contacts email_domains",
         (Who.PLATFORM, Who.SECURITY),
-        "you set up GPU Governor: they say who is asked",
+        "you set up GPU Governor, because these settings say who is asked",
     ),
     Entry(
         "ownership.contacts.<name>",
@@ -276,7 +276,7 @@ ENTRIES = (
         "ownership.contacts.<name>",
         "time_zone working_days working_from working_until",
         (Who.PLATFORM,),
-        "people have another time zone, working week or rule about calls at night",
+        "people have another time zone or working week, or must not get messages at night",
     ),
     Entry(
         "console.scopes.<name>",
@@ -307,7 +307,7 @@ ENTRIES = (
         "money",
         "job_tag_keys",
         (Who.FINOPS, Who.TRAINING),
-        "you want the cost of jobs, and name them by other tags than `Job`",
+        "you want the cost of each job, and your jobs have other tags than `Job`",
     ),
     Entry(
         "ledger",
@@ -362,7 +362,7 @@ ENTRIES = (
         "health",
         "hot_above_celsius throttled_above_percent straggler_above_points",
         (Who.TRAINING,),
-        "your rooms are warm, GPUs have a power cap, or pipelines are uneven on purpose",
+        "GPUs run warm or have a power cap, or pipelines are uneven on purpose",
     ),
     Entry(
         "health",
@@ -437,7 +437,11 @@ def who_sets_chapter(paths: Collection[str]) -> str:
     for entry in ENTRIES:
         settings = ", ".join(f"`{path}`" for path in _shortened(entry))
         lines.append(f"| {settings} | {', '.join(entry.who)} | {entry.when} |")
-    lines += ["", "An override sets the same for some instances, so the same people write it.", ""]
+    lines += [
+        "",
+        "An override changes these settings for some instances, so the same people write it.",
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -69,17 +69,18 @@ class PlanRule(Section):
     action: Action = Action.STOP
     """The action that is proposed, and taken after an approval."""
     when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
-    """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
+    """The action for instances that EC2 cannot stop: one-time Spot Instances, and instances whose
+    root device is an instance store."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
-    """The action instead of a termination for instances with termination protection."""
+    """The action that replaces a termination if the instance has termination protection."""
     snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
     """Days until the date in the snapshots' `DeleteAfter` tag. GPU Governor deletes nothing before
     that date."""
     snapshot_tags: Mapping[str, str] = checked(
         {}, "a value has at most 256 characters", _is_tag_value, "none"
     )
-    """Additional tags of the snapshots, by key. Example: cost tags, if an organization refuses
-    snapshots without them."""
+    """Additional tags of the snapshots, by key, such as cost tags that your organization
+    requires."""
     copied_tag_keys: tuple[str, ...] = checked(
         (EVERY_KEY,), "a key has 1 to 128 characters; `*` stands for all", _is_tag_key, "none"
     )
@@ -87,10 +88,10 @@ class PlanRule(Section):
     and of GPU Governor. EC2 allows 50 tags."""
     delete_expired_snapshots: bool = False
     """Delete the snapshots of closed episodes after the date in `DeleteAfter`, and at least 7 days
-    after a message to the owner. Never in mode `observe`."""
+    after a message to the owner. In mode `observe`, nothing is deleted."""
     delete_last_of_terminated: bool = False
-    """Also delete the last complete set of snapshots of an instance that is gone. The instance can
-    then no longer be rebuilt."""
+    """Also delete the last complete set of snapshots of an instance that no longer exists. The
+    instance can then no longer be rebuilt."""
     stop_limit_minutes: int = between(30, 1, 240)
     """Minutes that a stop or a termination may take before it counts as failed."""
     snapshot_limit_minutes: int = between(1_440, 1, 2_880)
@@ -99,7 +100,7 @@ class PlanRule(Section):
     """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop
     wipes."""
     running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
-    """Maximum age in minutes of the snapshots of an instance that keeps running until its
+    """Maximum age, in minutes, of snapshots of an instance that keeps running until its
     termination. A snapshot lacks data that was written after it began."""
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -142,24 +143,22 @@ Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Section):
-    """Times of a question and of each of its stages.
-
-    A question is followed by a reminder, an escalation and the expiry. An answer ends it.
-    """
+    """When people are asked, how long they have to answer, and who may answer. After a question
+    come a reminder, an escalation and the expiry, unless somebody answers."""
 
     ask_after_minutes: int = between(180, 5, 20_160, "lowered")
     """Idle minutes after which people are asked, or `auto` acts. If `idle.window_minutes` is
-    longer, it counts instead."""
+    longer, that time applies instead."""
     ask_after_released_minutes: int = between(90, 5, 20_160, "lowered", at_most="ask_after_minutes")
-    """Idle minutes after which people are asked if GPU memory is released. It never leads to an
-    action without an approval."""
+    """Idle minutes after which people are asked if GPU memory is released. This shorter wait never
+    leads to an action without an approval."""
     released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
     """Memory counts as released while every GPU uses less than this percentage. Unmeasured memory
     never does."""
     watch_every_minutes: int = between(15, 5, 60, "none")
-    """Minutes between two reads of an idle instance that people were asked about; at most a quarter
-    of `idle.window_minutes`. Work that resumes is seen up to this much later, but always before
-    anything is done."""
+    """Minutes between two reads of an idle instance that people were asked about, at most a quarter
+    of `idle.window_minutes`. Resumed work is noticed up to this much later, but always before any
+    action."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the question to the reminder."""
     escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
@@ -172,44 +171,45 @@ class ApprovalRule(Section):
     digest_after_seconds: int = between(60, 0, 900, "none")
     """Seconds that a question or a failure waits for others that can share its message."""
     delivery_limit_minutes: int = between(60, 1, 1_440, "none")
-    """Minutes without any delivery after which the episode fails. The stages begin with the
-    delivery."""
+    """If no message is delivered within this many minutes, the episode fails. The time of each
+    stage starts with its delivery."""
     notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
     """Minutes of the notice period in mode `auto`, counted from the delivery to the owner. People
     can hold the action during it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
-    """The outcome if nobody answers. `act` carries out the plan, but never a termination."""
+    """The outcome if nobody answers. `act` carries out the plan, unless it is a termination."""
     keep_at_most_days: int = between(30, 1, 365, "lowered")
     """Longest time in days for which an answer may keep an instance."""
     keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
     """Hours for which an instance is kept after a person has started it again."""
     ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
-    """Hours until the same idle time is reported again after an expiry, a notification or a
-    refusal, and after a fourth failure in a row. The first three failures in a row are tried again
-    after 5, 15 and 60 minutes."""
+    """Hours until an instance that stays idle is reported again after an expiry, a notification or
+    a refusal. The first three failures in a row are tried again after 5, 15 and 60 minutes. After a
+    fourth, this setting applies."""
     ask_about_stopped_after_days: int | None = between(None, 1, 365)
     """Days from a stop to a question about termination. `null`: never."""
     wait_at_most_hours: int = between(48, 1, 168, "raised")
-    """Hours that a step may wait after the answer: for the end of a freeze, for a cap, or until
-    silence counts. After that, the episode ends as refused."""
+    """Hours that an approved step may wait for the end of a freeze, for a cap, or until silence
+    counts. After that, the episode ends as refused."""
     people_to_stop: int = between(1, 0, 2, "lowered")
-    """Number of people known by address (`emails`) who must approve a stop. 0: any answer that may
-    `stop` is enough. Only an override for a tag may lower it."""
+    """Number of people who must approve a stop. Only people whom the policy names by address
+    (`emails`) count. 0: any answer that may `stop` is enough. Only an override that matches a tag
+    may lower this number."""
     people_to_terminate: int = between(2, 1, 2, "lowered")
-    """Number of people known by address who must approve a termination. Only an override for a tag
-    may lower it."""
+    """Number of people who must approve a termination. Only people whom the policy names by address
+    (`emails`) count. Only an override that matches a tag may lower this number."""
     two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, "raised")
-    """A termination needs two people if the instance costs more than this in USD per hour, even if
+    """If the instance costs more than this in USD per hour, a termination needs two people, even if
     `people_to_terminate` is 1. `null`: no such price."""
     broadcast_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers that an unknown person may give: by a link in a message to a list, or as a Slack user
-    or a sign-in that belongs to no contact."""
+    """Answers that an unknown person may give. Such a person uses a link from a message to a
+    mailing list, or a Slack account or sign-in that belongs to no contact."""
     tag_owner_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers that people may give by an address that only the owner tag names. `stop` is enough
-    where one person must approve."""
+    """Answers that people may give if only the owner tag names their address. With `stop`, one of
+    them can approve a stop that needs one person."""
     cli_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers that a caller of the command line may give who is in no contact's `identities`. The
-    session name of a role proves nobody."""
+    """Answers that a caller of the command line may give if no contact's `identities` names the
+    caller. The session name of a role proves nothing."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: a delivery limit that is too short, a

@@ -35,25 +35,25 @@ class Breaker(Section):
     """Freeze if this percentage of the publishing instances stops publishing metrics in one
     sweep."""
     minimum_instances: int = between(5, 1, 10_000)
-    """Number of instances that must change in one sweep. Fewer never cause a freeze."""
+    """A freeze needs at least this many changed instances in one sweep."""
     hold_minutes: int = between(180, 0, 10_080)
     """Minutes that a freeze lasts after the last sweep that would have caused it. If the policy
-    acts without an approval, the freeze also lasts until most of those instances have worked again,
-    or are stopped."""
+    acts without an approval, the freeze also lasts until most of the instances that caused it have
+    worked again or are stopped."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
-    """Freeze if this many times more instances change than in any sweep of two weeks. `null`:
-    never."""
+    """Freeze if this many times as many instances change as in any sweep of the last two weeks.
+    `null`: never."""
     hub_minimum_instances: int = between(10, 2, 10_000)
-    """Everything freezes only if at least this many instances of all accounts turned idle or silent
-    and have not worked since."""
+    """Freeze everything only if at least this many instances of all accounts together have turned
+    idle or silent and have not worked since."""
     hub_times_the_usual: float = between(2.0, 1, 100)
-    """Freeze everything if more than this many times as many turned as in the same hours of the 14
-    days before."""
+    """Freeze everything if more than this many times as many instances turned idle or silent as in
+    the same hours of any of the 14 days before."""
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )
-    """A time in quotes, such as "2026-12-24T09:00:00Z". Freezes that began before it end, and
-    instances that turned before it no longer count. `null`: no freeze is lifted."""
+    """A time in quotes, such as "2026-12-24T09:00:00Z". Freezes that began before it end. Instances
+    that turned idle or silent before it no longer count. `null`: no freeze is lifted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,16 +76,16 @@ Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
 
 @dataclass(frozen=True, slots=True)
 class Contact(Section):
-    """A person or a group: addresses, working hours and other identities.
-
-    Times outside `working_from` to `working_until` (local time, `HH:MM`) on `working_days` are
-    quiet hours. No question, reminder or escalation is sent then.
-    """
+    """A person or a group: addresses, working hours and other identities. Times outside
+    `working_from` to `working_until` (local time, `HH:MM`) on `working_days` are quiet hours, in
+    which no question, reminder or escalation is sent."""
 
     emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses that each belong to one person. The link in such a mail identifies that person."""
+    """Addresses that each belong to one person. The link in a mail to such an address identifies
+    that person."""
     lists: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses of groups. The link in such a mail identifies nobody (`approval.broadcast_may`)."""
+    """Addresses of groups. The link in a mail to a group identifies nobody
+    (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """Other identities of these people, each with one of `emails`: `slack:U012ABCDEF`,
     `oidc:<subject>` or `aws:<ARN>`."""
@@ -157,14 +157,14 @@ class Ownership(Section):
     contacts: Mapping[str, Contact] = field(default_factory=dict)
     """People and groups by name."""
     project_owners: Mapping[str, str] = field(default_factory=dict)
-    """Name of a contact by project, asked if no tag names a known owner."""
+    """Name of the contact for each project. It is asked if no tag names a known owner."""
     default_contacts: tuple[str, ...] = ()
     """Names of the contacts who are asked if neither the owner nor the project names one."""
     escalation_contacts: tuple[str, ...] = ()
-    """Names of the contacts who are asked in addition if nobody answers the reminder."""
+    """Names of the contacts who are also asked if nobody answers the reminder."""
     email_domains: tuple[str, ...] = ()
-    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts
-    do."""
+    """Domains whose addresses get mail if an owner tag names them. If empty, only the addresses of
+    contacts get mail."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: unknown contacts, and people's addresses
@@ -418,7 +418,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleScope(Section):
-    """Scope and rank of some people in the console."""
+    """The part of the console that some people see, and their rights there."""
 
     groups: tuple[str, ...] = checked((), _NAME, _is_name)
     """Groups of the sign-in issuer, as its claim names them."""
@@ -427,8 +427,7 @@ class ConsoleScope(Section):
         "write the ARN of a user, or of a role session; * may stand for its name",
         _CALLER.fullmatch,
     )
-    """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing
-    else."""
+    """ARNs of IAM callers. `*` stands only for the session name of an assumed role."""
     role: Literal["viewer", "approver", "admin"] = "viewer"
     """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
     exemptions."""
@@ -449,8 +448,8 @@ class ConsoleScope(Section):
 
 @dataclass(frozen=True, slots=True)
 class Console(Section):
-    """Access to the console. Contacts see what they or their projects own without being named
-    here."""
+    """Access to the console for people other than contacts. Contacts see what they or their
+    projects own without being named here."""
 
     scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
     """Scopes of the issuer's groups and of IAM callers, by a name of your choice."""

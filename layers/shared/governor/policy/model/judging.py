@@ -71,17 +71,18 @@ class Targets(Section):
     """The accounts and Regions that are swept: every listed account in every listed Region."""
 
     accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
-    """Account IDs, in quotes. If this and `units` are empty: the account of the stack."""
+    """Account IDs, in quotes. If `accounts` and `units` are both empty, only the stack's own
+    account is swept."""
     units: tuple[str, ...] = named(*UNIT, "widened")
-    """Organizational units, or the root. Their active accounts are swept, too, and those of all
-    units within them (accounts.md)."""
+    """IDs of organizational units, or of the root. All their active accounts are swept, including
+    those of units within them (accounts.md)."""
     without_units: tuple[str, ...] = named(*UNIT, "removed")
-    """Units whose accounts `units` leaves out, with all units within them."""
+    """IDs of units to leave out of `units`, with all units within them."""
     regions: tuple[str, ...] = named(*REGION, "widened")
-    """Region codes. Empty: the Region of the stack."""
+    """Region codes. If empty, only the stack's own Region is swept."""
     without: tuple[Place, ...] = setting((), "removed")
-    """Places that are not swept, each with `account` and `region`: a Region that an account has not
-    enabled, or an account without the member stack there."""
+    """Accounts and Regions that are not swept, each written with `account` and `region`. Examples
+    are a Region that an account has not enabled, or an account without the member stack there."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the mistakes that `without_units` is set and `units` is not, and that `without`
@@ -118,24 +119,23 @@ class WorkMetrics(Section):
 
 @dataclass(frozen=True, slots=True)
 class Metrics(Section):
-    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on
-    Linux. Other profiles have other defaults. An empty name means that the metric is not
+    """The CloudWatch metrics of the GPUs. The defaults are the names that the CloudWatch agent uses
+    on Linux. Other profiles have other defaults. An empty name means that the metric is not
     published."""
 
     profile: ProfileName = ProfileName.AGENT
     """Publisher of the metrics. It sets their names, dimensions and units, and whether each device
-    or each core has a series. Names that the policy sets here or in a later override take
-    precedence. `custom`: no name has a default; the settings below give the scale and the number of
-    series, and memory is in MiB."""
+    or each core has a series. Names that are set here or in an override take precedence. With
+    `custom`, no name has a default, memory is in MiB, and the next three settings apply."""
     device_dimension: str = ""
-    """Dimension that distinguishes the devices of an instance, for the profile `custom` alone.
-    Empty: the dimensions of the other profiles, such as `index`, `gpu` and `GpuDevice`."""
+    """Only for `custom`: the dimension that distinguishes the devices of an instance. If empty, the
+    dimensions of the other profiles count, such as `index`, `gpu` and `GpuDevice`."""
     utilization_scale: UtilizationScale = UtilizationScale.PERCENT
-    """Unit of the metric of utilization, for the profile `custom` alone: `share` is 0 to 1. With
-    `percent`, readings that may be shares count as not measured."""
+    """Only for `custom`: the unit of the utilization metric. `share` means 0 to 1. With `percent`,
+    readings that may be shares count as not measured."""
     series_per_device: int = between(1, 1, 64)
-    """Number of series that each device publishes, for the profile `custom` alone: more than 1 if
-    each core or each part of a GPU has its own. All of them must be measured."""
+    """Only for `custom`: the number of series that each device publishes. It is more than 1 if each
+    core, or each part of a GPU, has its own series. All of them must be measured."""
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
@@ -147,7 +147,7 @@ class Metrics(Section):
     temperature: str = "nvidia_smi_temperature_gpu"
     """Metric of GPU temperature, in degrees Celsius."""
     memory_utilization: str = "nvidia_smi_utilization_memory"
-    """Metric of the share of time in which GPU memory was read or written, in percent."""
+    """Metric of the percentage of time in which GPU memory was read or written."""
     encoder_utilization: str = "nvidia_smi_utilization_encoder"
     """Metric of the utilization of a GPU's video encoder, in percent. `agent/` publishes it;
     CloudWatch's agent does not."""
@@ -167,17 +167,18 @@ class Metrics(Section):
     """Seconds between two samples of the agent. GPU Governor uses it to count the GPUs in an
     aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
-    """The newest seconds are ignored, because CloudWatch may still be receiving them."""
+    """Number of newest seconds that are ignored, because CloudWatch may still be receiving their
+    readings."""
     publishers_are_trusted: bool = setting(False, "raised")
-    """Declare that, by IAM, only people who may stop any instance can publish these metrics. `auto`
-    needs it, because CloudWatch does not show who published a metric, and forged zeros make an
+    """Declare that IAM lets only people who may stop any instance publish these metrics. `auto`
+    needs this, because CloudWatch does not show who published a metric, and forged zeros make an
     instance look idle."""
     bound_namespaces: bool = setting(False, "lowered")
-    """Call an instance idle only if the readings in its own namespace say so, too. That namespace
-    is `namespace`, a slash, `aws:userid`. `agent/` publishes there with `--metrics bound`, and IAM
-    can keep others out."""
+    """Call an instance idle only if its own namespace also shows it as idle. That namespace is
+    `namespace`, a slash, and `aws:userid`. `agent/` publishes there with `--metrics bound`, and IAM
+    can prevent others from publishing there."""
     work: WorkMetrics | None = WorkMetrics()
-    """Metrics that jobs publish while they work. `null`: none are read."""
+    """Metrics that jobs publish while they work. `null`: no such metrics are read."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield a mistake for each name that the profile `custom` needs and the policy does not
@@ -286,43 +287,40 @@ class IdleRule(Section):
     grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
     """Minutes after a start during which an instance is not judged."""
     second_figure: SecondFigure = setting(SecondFigure.UNASKED, "lowered")
-    """When power must confirm a low utilization, for instance types with a power limit in the
+    """Says when power must confirm low utilization, for instance types whose power limit is in the
     catalog. `unasked`: only before an action without an approval (`mode: auto`,
-    `approval.on_expiry: act`). `required`: always; if power is not measured, the verdict is
-    `no-data`."""
+    `approval.on_expiry: act`). `required`: always. The verdict is then `no-data` if power is not
+    measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vetoes(Section):
-    """Limits of other figures. An instance is busy if a figure reaches its limit at any time in the
-    window.
-
-    `null` switches a veto off.
-    """
+    """Limits of other metrics. An instance is busy if one of them reaches its limit at any time in
+    the window. `null` switches a veto off."""
 
     memory_used_percent: float | None = between(None, 0.1, 100, "raised")
-    """Used GPU memory, in percent of the GPU's memory."""
+    """Used GPU memory, as a percentage of the GPU's memory."""
     power_percent_of_limit: float | None = between(40.0, 0.1, 100, "raised")
-    """GPU power draw, in percent of the GPU's power limit."""
+    """GPU power draw, as a percentage of the GPU's power limit."""
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
-    """CPU utilization, in percent of all vCPUs."""
+    """CPU utilization, as a percentage of all vCPUs."""
     busy_vcpus: float | None = between(None, 0.1, 1024, "raised")
-    """CPU utilization, in busy vCPUs: 8% of 192 vCPUs is 15.4. It applies in addition to
-    `cpu_percent`, but not to types whose number of vCPUs is not in the catalog."""
+    """CPU utilization, as a number of busy vCPUs: 8% of 192 vCPUs is 15.4. It applies in addition
+    to `cpu_percent`, but only to types whose number of vCPUs is in the catalog."""
     network_bytes_per_second: float | None = checked(
         1_000_000.0, "it must be above 0 and finite", lambda value: 0 < value < inf, "raised", gt=0
     )
     """Network traffic in both directions, in bytes per second."""
     video_percent: float | None = between(1.0, 0.1, 100, "raised")
-    """Utilization of a GPU's video encoder or decoder, in percent, where it is published."""
+    """Utilization of a GPU's video encoder or decoder, in percent, if it is published."""
     encoder_sessions: int | None = between(1, 1, 1000, "raised")
-    """Open sessions of a GPU's video encoder, where they are published."""
+    """Open sessions of a GPU's video encoder, if they are published."""
     encoded_frames_per_second: float | None = between(1.0, 0.1, 100_000, "raised")
-    """Frames that a GPU's video encoder encodes per second, where they are published."""
+    """Frames that a GPU's video encoder encodes per second, if they are published."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
     """Hours during which an open Session Manager session makes the instance busy. Older sessions do
     not count, because Systems Manager also shows disconnected sessions as open."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
         ("cpu", "network"), "removed"
     )
-    """Figures that must be measured. Otherwise the verdict is `no-data`."""
+    """Metrics that must be measured. Otherwise the verdict is `no-data`."""

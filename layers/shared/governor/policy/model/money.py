@@ -33,17 +33,17 @@ from governor.policy.model.names import FAMILY
 
 @dataclass(frozen=True, slots=True)
 class Prices(Section):
-    """Prices that the governor cannot read from AWS (money.md). The defaults are those of
+    """Prices that GPU Governor cannot read from AWS (money.md). The defaults are those of
     us-east-1."""
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
     """USD per hour by instance type, such as negotiated prices. They replace AWS's price list."""
     discount_percent: Mapping[str, Discount] = PERCENT.setting({}, "none")
-    """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other
-    families."""
+    """Percent off On-Demand list prices by instance family, such as `p5`. `all` stands for all
+    other families."""
     commitments_elsewhere: bool = setting(True, "none")
-    """Savings Plans or Reserved Instances of accounts other than the stack's may pay for instances.
-    The range of savings in cash then begins at 0."""
+    """Say that Savings Plans or Reserved Instances of other accounts than the stack's may pay for
+    instances. The range of savings in cash then begins at 0."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
     """USD per GiB and month of EBS volumes, if AWS's price list was not read."""
     snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
@@ -80,8 +80,8 @@ class Ledger(Section):
     false_stop_within_minutes: int = between(60, 0, 43_200)
     """A stop counts as undone if the instance is started again within this many minutes."""
     saving_counts_days: int = between(30, 1, 366)
-    """Days for which an action counts as saving money. Even a forgotten instance would not have run
-    forever."""
+    """Days for which an action counts as saving money. The limit exists because even a forgotten
+    instance would not have run forever."""
     weekly_report: bool = True
     """Report costs and savings of the week before to owners on Mondays."""
     monthly_report: bool = True
@@ -103,8 +103,8 @@ class Budget(Section):
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
     act: Literal["notify", "ask"] = setting("notify", "any")
-    """The effect above 100%. `ask`: people are also asked about idle instances that an override
-    with `mode: observe` leaves alone, unless the document's own `mode` is `observe`."""
+    """The effect once a budget is used up. `ask`: people are also asked about idle instances that
+    an override with `mode: observe` leaves alone, unless the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month
     each)."""
@@ -117,12 +117,12 @@ class Budget(Section):
 
 @dataclass(frozen=True, slots=True)
 class Advice(Section):
-    """Limits of `governor advice`, which proposes how to save money. Nothing is ever done about
-    it."""
+    """Limits of `governor advice`, which proposes how to save money. It never leads to an
+    action."""
 
     risk = "none"
     weeks: int = between(6, 1, 12)
-    """Weeks of utilization that are read, by the hour."""
+    """Weeks of hourly utilization that are read."""
     minimum_weeks: int = between(4, 1, 12, at_most="weeks")
     """Nothing is advised if fewer than this many weeks lie between the first and the last
     reading."""
@@ -133,8 +133,9 @@ class Advice(Section):
     dismissed_for_days: int = between(90, 1, 366)
     """Days for which dismissed advice is left out."""
     target_percent: Percent = between(85.0, 10, 100)
-    """A smaller type is proposed only if the measured peak of GPU memory and vCPUs fills at most
-    this percentage of it. GPUs at work are also compared with this utilization."""
+    """A smaller type is proposed only if the measured peaks of GPU memory and vCPUs would fill at
+    most this percentage of it. The utilization of GPUs at work is also compared with this
+    percentage."""
     cpu_family: str = checked("m7i", FAMILY[1], partial(re.fullmatch, FAMILY[0]))
     """Family of the CPU types that are proposed."""
     cpu_usd_per_vcpu_hour: UsdPerUnit = PER_UNIT.setting(Decimal("0.0504"))
@@ -152,7 +153,8 @@ class Advice(Section):
     port_pays_within_months: int = between(12, 1, 60)
     """Months in which a port to Trainium or Inferentia must pay for itself."""
     empty_reservation_after_hours: int = between(24, 1, 720)
-    """The owner is notified if a Capacity Reservation or Capacity Block was never full for this
-    many hours, and again every `health.advice_every_hours`."""
+    """The owner is notified if a Capacity Reservation or Capacity Block was not full at any time
+    for this many hours, and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
-    """A group needs fewer instances if its mean utilization over 10 minutes is under this."""
+    """Fewer instances are proposed for a group whose mean utilization over 10 minutes is under this
+    percentage."""

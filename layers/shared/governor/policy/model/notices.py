@@ -27,8 +27,8 @@ class Managed(Section):
     instances."""
 
     idle_for_minutes: int = between(60, 60, 43_200, "none")
-    """Idle minutes after which an instance is reported. If `idle.window_minutes` is longer, it
-    counts instead."""
+    """Idle minutes after which an instance is reported. If `idle.window_minutes` is longer, that
+    time applies instead."""
     tell_again_after_hours: int = between(24, 24, 8_760, "none")
     """Hours between two messages about the same environment."""
     tag_keys: tuple[str, ...] = setting((), "removed")
@@ -38,17 +38,18 @@ class Managed(Section):
 
 @dataclass(frozen=True, slots=True)
 class Events(Section):
-    """How the governor answers events of EC2 and AWS Health."""
+    """How GPU Governor responds to events of EC2 and AWS Health."""
 
     checkpoint_on_spot_interruption: bool = True
     """Run the instance's own checkpoint hook when Spot takes the instance back."""
     checkpoint_on_rebalance: bool = False
-    """Run the hook on a rebalance recommendation, too. An interruption may never follow."""
+    """Also run the hook on a rebalance recommendation, although an interruption may never
+    follow."""
     checkpoint_on_auto_scaling: bool = True
     """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle
     hook."""
     completed_lifecycle_hooks: tuple[str, ...] = ()
-    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to
+    """Lifecycle hooks that wait only for GPU Governor. It completes them if there is nothing to
     save."""
     signal_gpu_processes: bool = False
     """Send SIGTERM to the processes on the GPU if an instance has no hook."""
@@ -58,14 +59,14 @@ class Events(Section):
     """Number of warnings in one zone, within 10 minutes of the first, that each get their own
     message. Further warnings share one."""
     compare_spot_prices: bool = setting(True, "none")
-    """Show after a warning where the same type is cheaper."""
+    """After a Spot warning, show where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), "none")
-    """Regions to compare, besides the instance's own; at most 20."""
+    """Regions to compare in addition to the instance's own. At most 20."""
     placement_scores: bool = setting(False, "none")
-    """Show how likely EC2 is to have the same GPUs there. This takes one more call for each
-    warning."""
+    """Also show how likely EC2 is to have the same GPUs in those Regions. This takes one more call
+    for each warning."""
     remind_before_hours: int = between(24, 1, 336, "none")
-    """Hours before an announced date at which its message is repeated."""
+    """The message about an announced date is repeated this many hours before it."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the mistake that too many Regions are named; otherwise nothing."""
@@ -85,7 +86,7 @@ check may start late, because its schedule asks so often whether one is due."""
 
 @dataclass(frozen=True, slots=True)
 class Health(Section):
-    """Messages to the owner about the state of GPUs. Nothing is ever done about it."""
+    """Messages to the owner about the state of GPUs. They never lead to an action."""
 
     risk = "none"
     # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`:
@@ -95,18 +96,18 @@ class Health(Section):
     throttled_above_percent: Percent = between(10.0, 0, 100)
     """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
     busy_from_percent: Percent = between(10.0, 0, 100)
-    """A GPU is at work if its mean utilization is at least this. The limits below apply only to
-    GPUs at work."""
+    """A GPU is at work if its mean utilization is at least this percentage. The two limits below
+    apply only to GPUs at work."""
     under_used_below_percent: Percent = between(70.0, 0, 100)
-    """A GPU at work is under-used below this mean utilization."""
+    """A GPU at work is under-used if its mean utilization is below this percentage."""
     straggler_above_points: float = between(20.0, 0, 100)
     """A GPU is a straggler if it is more than this many percentage points below the median of the
     other GPUs."""
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(240, 5, 1_440)
-    """Minutes between two checks of an account and Region. Each reads 30 minutes more than that,
-    so no reading is missed."""
+    """Minutes between two checks of an account and Region. Each check reads 30 minutes more than
+    that, so that no reading is missed."""
     advice_every_hours: int = between(168, 1, 8_760)
     """Hours between two messages of advice to an owner. Faults are sent at once."""
 

@@ -46,18 +46,19 @@ class Policy(Section):
     """All settings, as they apply to one instance after overrides."""
 
     mode: Mode = setting(Mode.OBSERVE, "raised")
-    """`observe` changes nothing in EC2, `ask` acts after an approval, `auto` acts unasked.
-    The template's parameter `Mode` sets it."""
+    """`observe` changes nothing in EC2, `ask` acts after an approval, and `auto` acts without one.
+    Until a version of the policy is stored, the template's parameter `Mode` sets it."""
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone. Any value counts. Only the letters and digits of
-    its key are compared, and a key that contains the value counts, too (`gpugovernor:exempt`). IAM
-    compares the exact key: set the parameter `ExemptionTagKey` of the stacks to it, and use only
-    letters, digits and + - = . _ : / @ in it."""
+    """The tag of instances that are left alone, whatever its value. GPU Governor compares only the
+    letters and digits of the key. A key that also contains `tag_value` counts too, such as
+    `gpugovernor:exempt`. IAM compares the exact key. Set the parameter `ExemptionTagKey` of the
+    stacks to the same key, and use only letters, digits and + - = . _ : / @ in it."""
     two_people_for_policy: bool | None = setting(None, "lowered")
-    """A risky policy change waits until two people of `ownership.contacts` have written or accepted
-    it. `null`: `true` once any rule or override of the policy terminates, otherwise `false`."""
+    """A risky change of the policy waits until two people of `ownership.contacts` have written or
+    accepted it. `null` means `true` once any rule or override of the policy terminates, and
+    otherwise `false`."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()
@@ -174,8 +175,8 @@ class Policy(Section):
 
 @dataclass(frozen=True, slots=True)
 class OverrideMatch(Section):
-    """The instances that an override applies to. All conditions must hold; an empty one always
-    holds."""
+    """The instances that an override applies to. They must meet all conditions. An empty condition
+    is always met."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags that the instance must have, each with this value."""
