@@ -36,7 +36,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "scan --region us-east-1",
         ),
         "preflight": Command(
-            "check that AWS behaves in this account as GPU Governor needs it; reads only",
+            "check that AWS behaves in this account as GPU Governor needs; reads only",
             "preflight",
         ),
         "simulate": Command(
@@ -52,7 +52,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         "doctor": Command(
             "check that the deploy worked and that every instance is measured", "doctor"
         ),
-        "health": Command("list lost, faulty, hot, slow and badly used GPUs", "health"),
+        "health": Command("list lost, faulty, hot, slow and poorly used GPUs", "health"),
     },
     "Hold everything back": {
         "freezes": Command(
@@ -63,7 +63,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "pause --all --reason 'metrics are wrong'",
         ),
         "resume": Command(
-            "show which steps would go on; with --since, end the pause", "resume --all"
+            "show which steps would continue; with --since, end the pause", "resume --all"
         ),
     },
     "Decide what it does": {
@@ -81,7 +81,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "list what could cost less, based on the last weeks; it never acts", "advice"
         ),
         "spot": Command(
-            "print Spot prices of a type by Region, and how likely EC2 has capacity",
+            "print Spot prices of a type by Region, and how likely EC2 is to have capacity",
             "spot g5.12xlarge",
         ),
         "reconcile": Command(

@@ -211,7 +211,7 @@ def _table(title: str, lead: str, section: Mapping[str, Any], schema: Mapping[st
     head = [
         f"### {title}",
         "",
-        *wrap(_linked(lead), 100),
+        *wrap(_linked(lead), 100, break_on_hyphens=False),
         "",
         "| setting | default | values | meaning |",
     ]
@@ -228,7 +228,7 @@ def _table(title: str, lead: str, section: Mapping[str, Any], schema: Mapping[st
 
 def _linked(description: str) -> str:
     """Return a description in which a page in parentheses, such as `(money.md)`, is a link."""
-    return re.sub(r"\((\w+)\.md\)", r"([more](\1.md))", description)
+    return re.sub(r"\((\w+)\.md\)", r"([\1](\1.md))", description)
 
 
 def _default(setting: Mapping[str, Any]) -> Any:

@@ -11,11 +11,11 @@ from cli.options.later import later
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its options."""
     made = areas.add_parser("advice")
-    made.add_argument("--file", help="use this policy instead of the one of the stack")
+    made.add_argument("--file", help="use this policy instead of the stack's")
     made.add_argument(
-        "--dismiss", metavar="ID", help="hide this advice for the days of advice.dismissed_for_days"
+        "--dismiss", metavar="ID", help="hide this advice for advice.dismissed_for_days days"
     )
-    made.add_argument("--all", action="store_true", help="print what was dismissed, too")
+    made.add_argument("--all", action="store_true", help="also print dismissed advice")
     add_charges(made)
     made.add_argument(
         "--commitments",

@@ -54,8 +54,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     exempt.add_argument("--reason", required=True, help="the reason, which people will read")
     command(
         "hold",
-        "hold an approved plan; once EC2 was asked, the hold counts only if EC2 does "
-        "not carry out the call",
+        "hold an approved plan; after the call to EC2, a hold counts only if the call "
+        "has no effect",
         "approvals hold notebook-7",
     )
     command(

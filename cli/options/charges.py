@@ -12,7 +12,10 @@ from cli.options.values import read_usd
 def add_charges(command: argparse.ArgumentParser) -> None:
     """Add where readings are kept, and the most that reading them may cost."""
     command.add_argument(
-        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="the file that keeps readings (default: in ~/.cache)",
     )
     command.add_argument(
         "--limit-usd",

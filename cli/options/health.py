@@ -10,7 +10,7 @@ from cli.options.later import later
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its option."""
     parser = areas.add_parser("health")
-    parser.add_argument("--file", help="use this policy instead of the one of the stack")
+    parser.add_argument("--file", help="use this policy instead of the stack's")
     parser.epilog = (
         "exit status: 0 if all is sound, 1 if something is wrong, 4 if nothing that was read is "
         "wrong but faults of some instances cannot be seen"

@@ -35,7 +35,7 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         example="policy explain i-0123456789abcdef0",
     )
     explain.add_argument("instance", help="its id")
-    explain.add_argument("--file", help="use this YAML file instead of the policy of the stack")
+    explain.add_argument("--file", help="use this YAML file instead of the stack's policy")
     explain.set_defaults(run=later("cli.policy", "explain"))
     schema = commands.add_parser(
         "schema", help="print the JSON Schema, for editors", example="policy schema"

@@ -11,7 +11,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     command = areas.add_parser("reconcile")
     command.add_argument(
-        "file", metavar="FILE", help="an export as CSV, also gzipped: CUR 2.0, or FOCUS 1.0 or 1.2"
+        "file", metavar="FILE", help="a CSV export, gzipped or not: CUR 2.0, FOCUS 1.0 or FOCUS 1.2"
     )
     command.add_argument(
         "--store", action="store_true", help="add the differences to the ledger as corrections"

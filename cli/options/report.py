@@ -25,10 +25,10 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--kept",
         action="store_true",
-        help="list instead what costs money now and is kept, with the reason",
+        help="list what is kept, why, and its cost instead",
     )
     command.add_argument(
-        "--ungoverned", action="store_true", help="list instead what the daily scan found"
+        "--ungoverned", action="store_true", help="list what the daily scan found instead"
     )
-    command.add_argument("--jobs", action="store_true", help="list instead the cost of each job")
+    command.add_argument("--jobs", action="store_true", help="list the cost of each job instead")
     command.set_defaults(run=later("cli.report", "run"))

@@ -18,9 +18,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the restored copy of the state table",
     )
     made.add_argument(
-        "--dry-run", action="store_true", help="show what would be put back; write nothing"
+        "--dry-run", action="store_true", help="show what would be restored; write nothing"
     )
     made.add_argument(
-        "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
+        "--confirm", metavar="STACK", help="the stack's name; otherwise you are asked to type it"
     )
     made.set_defaults(run=later("cli.restore", "run"))

@@ -14,6 +14,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--all", action="store_true", required=True, help="every account and Region"
     )
     command.add_argument(
-        "--since", help="the pause to end, as this command prints it without the option"
+        "--since", help="the pause to end, as the command prints it without this option"
     )
     command.set_defaults(run=later("cli.pause", "resume"))

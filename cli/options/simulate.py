@@ -41,19 +41,19 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.add_argument(
         "--recommend",
         action="store_true",
-        help="recommend how long to wait before asking, by your own past weeks",
+        help="recommend how long to wait before asking, from your own past weeks",
     )
     made.add_argument(
         "--wrong-at-most",
         type=read_share,
         metavar="PERCENT",
-        help="with --recommend: the largest share of wrong questions, after which work is "
-        "back within an hour (default: 5)",
+        help="with --recommend: the highest percentage of questions that may be wrong, that is, "
+        "after which the instance works again within an hour (default: 5)",
     )
     made.add_argument(
         "--by",
         metavar="project|tag:KEY",
-        help="with --recommend: choose for each group, too (default: project)",
+        help="with --recommend: also choose a wait for each group (default: project)",
     )
     made.add_argument(
         "--format",
@@ -62,6 +62,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the format of the output (default: table)",
     )
     made.add_argument(
-        "--out", type=Path, metavar="FILE", help="write there instead of standard output"
+        "--out", type=Path, metavar="FILE", help="write to this file instead of standard output"
     )
     made.set_defaults(run=later("cli.simulate", "run"), regions=True)

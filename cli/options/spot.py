@@ -18,5 +18,5 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default="Linux/UNIX",
         help="the operating system, as EC2 names it (default: %(default)s)",
     )
-    parser.add_argument("--file", help="use this policy instead of the one of the stack")
+    parser.add_argument("--file", help="use this policy instead of the stack's")
     parser.set_defaults(run=later("cli.spot", "run"), regions=True)

@@ -27,20 +27,22 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = areas.add_parser("uninstall")
     parser.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(REMOVABLE)}")
     parser.add_argument(
-        "--remove-snapshots", action="store_true", help="delete recorded snapshots, for good"
+        "--remove-snapshots", action="store_true", help="permanently delete recorded snapshots"
     )
     parser.add_argument(
         "--recorded",
         type=Path,
         metavar="FILE",
-        help="in another account: the output of `governor uninstall --json` in the "
-        "stack's account, whose table knows the snapshots",
+        help="in another account: a file with the output of `governor uninstall --json` "
+        "from the stack's account, where the snapshots are recorded",
     )
     parser.add_argument(
-        "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
+        "--remove-audit",
+        action="store_true",
+        help="permanently delete the audit and the saved user data",
     )
     parser.add_argument(
-        "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
+        "--confirm", metavar="STACK", help="the stack's name; otherwise you are asked to type it"
     )
     parser.add_argument(
         "--selector",
