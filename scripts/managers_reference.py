@@ -13,27 +13,27 @@ PAGE = ROOT / "docs/managers.md"
 _HEAD = """\
 # Tools that run GPU instances, and how they are recognized
 
-Other tools launch, stop or schedule instances, too. GPU Governor recognizes them by the tags of an
+Other tools also launch, stop or schedule instances. GPU Governor recognizes them by the tags of an
 instance, and leaves the instance alone, asks people, or warns that a stop will not last. The tables
 below list the tools and their tags.
 
-If a tool is missing here, its instances are treated like all others. To have them left alone, list
-one of their tags in the policy's `managed.tag_keys`, or exempt them. Instances with an unknown tag
+If a tool is missing here, its instances are treated like all others. To protect them, list one of
+their tags in the policy's `managed.tag_keys`, or exempt them. Instances with an unknown tag
 that begins with `aws:` are left alone, because an AWS service has set it.
 
 ## How a tag counts
 
 - Letter case does not matter.
-- A tag does not count if its value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`):
-  `k8s=false`, `AutoStart=no`.
-- *In a key* means that the text begins a word of the tag's key: `rancher` is in `my-rancher` and
-  `myRancher`, not in `brancher`. Such a tag does not count if its value is empty.
-- These tags count whatever their value: tags of AWS (`aws:...`), keys with a `/` or `:`, and
+- A tag does not count if its value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`).
+  Examples are `k8s=false` and `AutoStart=no`.
+- *In a key* means that a word of the tag's key begins with the text. `rancher` is in `my-rancher`
+  and `myRancher`, but not in `brancher`. Such a tag does not count if its value is empty.
+- Some tags count whatever their value is: tags of AWS (`aws:...`), keys with a `/` or `:`, and
   keys that the roles' IAM policies deny, such as `AmazonECSManaged`.
 
 A question also names the role or user that [launched the
 instance](approvals.md#who-launched-it). If that name contains a word from these tables, the
-question adds a guess: "perhaps by Jenkins". People only see the guess; it decides nothing.
+question adds a guess, such as "perhaps by Jenkins". The guess decides nothing.
 """
 _SECTIONS = {
     "leave-alone": (
@@ -43,13 +43,13 @@ _SECTIONS = {
         "instances](policy.md#instances-that-another-service-runs).",
     ),
     "ask": (
-        "Asked about, with what the tool does next",
+        "Asked about, because the tool may undo it",
         "These tools created the instance, and their next run may undo a stop or a termination.\n"
         "People are asked, and the question says so under *Other tools may undo it*.",
     ),
     "schedule": (
         "Started by a schedule",
-        "A stop holds until the next start time, and the question says so. After a start, the\n"
+        "A stop lasts until the next start time, and the question says so. After a start, the\n"
         "idle time begins again. After two such starts, [the escalation contacts are\n"
         "asked](approvals.md#others-start-it-again).",
     ),

@@ -3,6 +3,7 @@ answers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -60,6 +61,22 @@ def test_what_iam_authorizes_is_said() -> None:
         key for key, operation in OPERATIONS.items() if {"iam": []} in operation["security"]
     }
     assert routed == described
+
+
+def keys_of(node: Any) -> Iterator[str]:
+    """Yield every key of the document, at any depth."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield str(key)
+            yield from keys_of(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from keys_of(value)
+
+
+def test_no_description_is_cut_at_a_comma() -> None:
+    """In a mapping in braces, a comma ends a text without quotes, and the rest becomes a key."""
+    assert [] == [key for key in keys_of(DOCUMENT) if key.endswith(".")]
 
 
 def test_every_reference_leads_somewhere() -> None:
