@@ -434,10 +434,10 @@ def test_a_state_is_shown_with_what_to_do_until_it_is_over(
     code, lines = shown(capsys)
     assert 1 == code
     assert (
-        f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: AWS refuses every call there, "
+        f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: AWS refuses every call, "
         "since 3 h ago (" in lines["targets"]
     )
-    assert f"AWS refuses every call there: {ACCOUNT}/eu-west-1. " in lines["states"]
+    assert f"AWS refuses every call: {ACCOUNT}/eu-west-1. " in lines["states"]
     assert "may be suspended" in lines["states"]
     assert "targets.without" in lines["states"]
     assert f"policy. Tags cannot be set: i-0abc in {ACCOUNT}/us-east-1. " in lines["states"]

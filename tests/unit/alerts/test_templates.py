@@ -81,7 +81,7 @@ def test_a_part_of_a_message_keeps_a_long_name() -> None:
     """It is in a command that somebody copies."""
     values: dict[str, object] = {"kind": "group", "name": "n" * 60, "service": "", "cluster": ""}
     values |= {"state": "", "batch": None, "devices": NVIDIA, "running": "", "waiting": ""}
-    (line,) = template_lines("managed advice", values)
+    *_, line = template_lines("managed advice", values)
 
     assert f"--auto-scaling-group-name {'n' * 60} --min-size 0" in line
 

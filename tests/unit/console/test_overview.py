@@ -203,7 +203,7 @@ def test_states_are_shown_until_they_are_over_to_those_who_see_the_place() -> No
         ("Tags cannot be set: "
          f"{mine.instance_id} in {TARGETS[0]}, {others.instance_id} in {TARGETS[0]}. "
          f"{WORDS[StateKind.CANNOT_TAG].not_done}", WORDS[StateKind.CANNOT_TAG].to_do),
-        (f"AWS refuses every call there: {TARGETS[1]}. "
+        (f"AWS refuses every call: {TARGETS[1]}. "
          f"{WORDS[StateKind.NOT_ENABLED].not_done}", WORDS[StateKind.NOT_ENABLED].to_do),
     ] == [(one.text, one.do) for one in found]  # fmt: skip
     seen: Any = show(world, VISION).values["problems"]

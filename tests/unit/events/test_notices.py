@@ -107,7 +107,7 @@ def test_a_retirement_is_told_once_with_its_date_and_what_to_do() -> None:
     )
     text = " ".join(alert.lines)
     assert "Fri Dec 4, 12:02 UTC (in 14 days)" in text
-    assert "What to do: stop it and start it again" in text
+    assert "What to do: stop the instance and start it again" in text
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_a_change_without_a_date_is_not_said_to_come_now() -> None:
     world.scheduled(retirement(instance_id, at=None))
 
     (alert,) = world.announcer.sent
-    assert "trainer: AWS schedules: persistent instance retirement, no date yet" == alert.subject
+    assert "trainer: persistent instance retirement, no date yet" == alert.subject
     assert "AWS gives no date" in alert.lines[1]
     assert "minutes" not in " ".join((alert.subject, *alert.lines))
     assert "reminder" not in " ".join(alert.lines)

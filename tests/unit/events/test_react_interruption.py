@@ -766,12 +766,12 @@ def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.Mo
         (None, "Its checkpoint hook was asked to save the work (the policy says so).", True),
         (
             AccessDenied("no right", operation="ssm:SendCommand"),
-            "so save your work by hand: no right",
+            "so save your work by hand. The reason: no right",
             False,
         ),
         (
             Unavailable("no answer", operation="ssm:SendCommand"),
-            "so save your work by hand: no answer",
+            "so save your work by hand. The reason: no answer",
             None,
         ),
     ],

@@ -251,7 +251,7 @@ def test_an_instance_for_the_warm_pool_keeps_its_question() -> None:
 
     reaction = world.lifecycle(world.let_go(to_warm_pool=True))
 
-    assert "put into the warm pool" in world.sent[0].lines[0]
+    assert "into its warm pool" in world.sent[0].lines[0]
     assert (True, False) == (reaction.checkpoint_sent, voided(world))
 
 

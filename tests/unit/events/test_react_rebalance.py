@@ -116,7 +116,7 @@ def test_a_recommendation_says_what_became_of_the_hook() -> None:
 
     told, failed = world.sent
     assert (False, False) == (told.facts["checkpoint_sent"], failed.facts["checkpoint_sent"])
-    assert "was not started, so save your work by hand: no right" in told.lines[-1]
+    assert "was not started, so save your work by hand. The reason: no right" in told.lines[-1]
 
 
 def test_what_is_told_before_the_hook_promises_nothing() -> None:
@@ -126,7 +126,7 @@ def test_what_is_told_before_the_hook_promises_nothing() -> None:
     world.lifecycle(world.let_go())
 
     assert world.sent[0].facts["checkpoint_sent"] is None
-    assert "will be asked to save the work next" in world.sent[0].lines[-1]
+    assert "is asked next to save the work" in world.sent[0].lines[-1]
 
 
 def test_a_function_that_hears_of_recommendations_alone_needs_no_more_parts() -> None:

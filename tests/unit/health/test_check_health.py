@@ -41,7 +41,7 @@ def test_a_finding_is_told_to_the_owner_once_while_it_lasts() -> None:
     (alert,) = world.told()
     assert (AlertKind.HEALTH_FINDING, Severity.WARNING) == (alert.kind, alert.severity)
     assert ("ada", instance_id) == (alert.owner, alert.instance_id)
-    assert "GPU 1: over 85 C" in alert.lines[0]
+    assert "GPU 1: over 85 °C" in alert.lines[0]
     for _ in range(5):
         assert world.check(60).was_checked
     assert [] == world.told()
@@ -104,7 +104,7 @@ def test_another_gpu_in_the_same_finding_is_news() -> None:
         world.publish(instance_id, [slow if speed == "s" else busy for speed in speeds])
         world.check(60)
         lines = [
-            line for alert in world.told() for line in alert.lines if "its peers are at" in line
+            line for alert in world.told() for line in alert.lines if "below the other GPUs" in line
         ]
         assert bool(told) == any(told in line for line in lines)
 
@@ -140,7 +140,7 @@ def test_one_message_an_owner_with_everything_the_gravest_first() -> None:
     assert (Severity.CRITICAL, None) == (ada.severity, ada.instance_id)
     found = [(f["instance_id"], f["kind"]) for f in ada.facts["findings"]]  # type: ignore[attr-defined]
     assert [(hot, "lost"), (lost, "lost")] == found
-    assert f"Reported before and still true: 1 findings ({hot})." in ada.lines
+    assert f"1 finding of an earlier message is still true ({hot})." in ada.lines
     assert Severity.WARNING is by_owner["bob"].severity
 
 
@@ -333,14 +333,14 @@ def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
     assert ids == sorted(one for alert in told for one in named(alert))
     for part, alert in enumerate(told, 1):
         assert alert.subject.startswith(
-            f"400 GPU findings on 50 instances, most severe: hot ({part} of 4)"
+            f"400 GPU findings on 50 instances, most severe: GPU too hot ({part} of 4)"
         )
         document = json.loads(message_of(alert, lambda _: "seal")["sqs"])
         assert named(alert) == document["facts"]["instance_ids"]
         assert 400 == sum(len(one["gpus"]) for one in document["facts"]["findings"])
     first = told[0].lines[0]
-    assert ("GPU 0: over 85 C" in first, 1) == (
-        "; GPU 7: over 85 C" in first,
+    assert ("GPU 0: over 85 °C" in first, 1) == (
+        "; GPU 7: over 85 °C" in first,
         first.count("Lower its power"),
     )
     world.check(60)

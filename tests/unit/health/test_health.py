@@ -82,7 +82,7 @@ def test_a_sound_busy_machine_has_no_warning() -> None:
     ids=["the limit itself", "above", "one period", "two periods", "a hole between", "at the end"],
 )
 def test_heat(series: Series, since: int | None) -> None:
-    """Over 85 C in two averages running, a period of the window each; a hole breaks the run."""
+    """Over 85 °C in two averages running, a period of the window each; a hole breaks the run."""
     gpu = GpuFigures("3", temperature_celsius=series)
     if since is None:
         assert [] == kinds(gpu)
@@ -93,7 +93,7 @@ def test_heat(series: Series, since: int | None) -> None:
             finding.since,
             finding.severity,
         )
-        assert "85 C" in finding.seen
+        assert "85 °C" in finding.seen
 
 
 @pytest.mark.parametrize(
@@ -197,10 +197,10 @@ def test_faults(
     ],
 )
 def test_who_advises_a_stop_says_what_it_costs(gpu: GpuFigures) -> None:
-    """A stop wipes local disks: no advice leads there without saying so."""
+    """A stop wipe local disks: no advice leads there without saying so."""
     (finding,) = health_findings(WINDOW, [gpu])
     assert "stop" in advice_text(finding).lower()
-    assert "wipes local disks" in advice_text(finding)
+    assert "wipe local disks" in advice_text(finding)
 
 
 def test_application_errors_are_no_fault_of_the_gpu() -> None:

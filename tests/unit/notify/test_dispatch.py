@@ -724,7 +724,8 @@ def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
 
     assert ["What is lost"] == [section.heading for section in message.sections]
     folded = [section.heading for section in message.details]
-    assert ["If you stop it", "What is kept", "Starting it again", "Price"] == folded
+    plan = "If you stop it, GPU Governor will"
+    assert [plan, "What is kept", "Starting it again", "Price"] == folded
     assert message.evidence is not None
     assert ("0", "GPU 0") == (episode.measurement.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 

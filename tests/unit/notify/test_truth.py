@@ -736,7 +736,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.OBSERVED: (
         "dry run: EC2 would have allowed every step",
         "nothing happened",
-        ("Dry run", f"If it stays idle, GPU Governor asks again after {AGAIN}."),
+        ("Dry run", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
     ),
     Outcome.KEPT: (
         "kept by link:alice@example.com",
@@ -751,7 +751,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.EXPIRED: (
         "nobody answered in time",
         "No answer about notebook-7",
-        ("Nothing was changed", f"If it stays idle, GPU Governor asks again after {AGAIN}."),
+        ("Nothing was changed", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
     ),
     Outcome.WOKE_UP: (
         "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
@@ -765,7 +765,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.REFUSED: (
         "SafetyError: it has an exemption",
         "was not stopped",
-        ("It has an exemption.", f"If it stays idle, GPU Governor asks again after {AGAIN}."),
+        ("It has an exemption.", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
     ),
     Outcome.INTERRUPTED: (
         str(replace(WARNED, action="stop").void_reason),
@@ -884,7 +884,7 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
     alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
     needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
     if not done:  # what is stopped is not asked about
-        needed["again"] = "If it stays idle, GPU Governor asks again after Fri 13:07 Berlin"
+        needed["again"] = "If the instance stays idle, GPU Governor asks again after Fri 13:07 Berlin"
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue
@@ -1058,7 +1058,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "retirement": (
         notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=True),
         (
-            "notebook-7: instance retirement, in 15 h",
+            "notebook-7: instance retirement in 15 h",
             "Sat 04:02 Berlin (03:02 UTC, in 15 h)",
             "What to do: stop",
         ),
@@ -1075,7 +1075,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         (
             "Not enough metrics: notebook-7",
             "since Fri 12:35 Berlin (11:35 UTC), no agent",
-            "Next step: run governor doctor.",
+            "how to fix it: governor doctor",
         ),
     ),
     "exemption": (
@@ -1148,10 +1148,10 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             advice=("Do this.",),
         ),
         (
-            "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu, $136/day",
-            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) has "
+            "notebook-7 idle for at least 8 h in ECS cluster gpu, $136/day",
+            "one of 4 governed instances in ECS cluster gpu (123456789012/us-east-1), has "
             "been idle for at least 8 h.",
-            "That costs $136 a day.",
+            "It costs $136 a day.",
             "Do this.",
             "leaves it alone, because Amazon ECS would replace it or lose track of it.",
         ),
@@ -1204,7 +1204,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         breaker_alert("frozen", TARGET, FROZEN, NOW),
         (
             "froze its plans",
-            "GPU Governor does not stop or terminate any instance there",
+            "GPU Governor does not stop or terminate any instance in 123456789012/us-east-1",
             "Half the fleet turned idle.",
         ),
     ),
@@ -1260,7 +1260,7 @@ def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothi
     home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), ASKED, None)
     alert = managed_alert(home, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
 
-    assert "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu" == alert.subject
+    assert "notebook-7 idle for at least 8 h in ECS cluster gpu" == alert.subject
     assert "$" not in "\n".join(alert.lines)
     assert "The cost is not known. Set prices.usd_per_hour in the policy." in alert.lines
 

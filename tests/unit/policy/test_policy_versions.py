@@ -160,7 +160,8 @@ def test_two_people_in_the_parameter_are_said_to_hold_for_versions_alone() -> No
     (alert,) = world.told()
 
     assert any(
-        line.startswith("two_people_for_policy applies to stored versions") for line in alert.lines
+        line.startswith("The setting two_people_for_policy applies to stored versions")
+        for line in alert.lines
     )
 
 

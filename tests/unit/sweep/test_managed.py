@@ -141,7 +141,7 @@ def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
     [
         (
             None,
-            "If it is above 0 and no job has run for an hour: aws batch update-compute-environment",
+            "no job has run for an hour, release the instances: aws batch update-compute-environment",
         ),
         (batch(16), "minvCpus keeps these instances, although there is no job"),
         (batch(0), "With minvCpus 0, Batch releases them by itself"),
@@ -298,7 +298,7 @@ def test_more_jobs_than_were_counted_read_as_a_minimum() -> None:
     """Batch's answer is read up to one page for each queue and state."""
     busy = replace(batch(16, waiting=120, running=100), has_more_waiting=True)
     text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), busy))
-    assert "100 jobs are running, 120 or more jobs are waiting" in text
+    assert "100 jobs are running, and 120 or more jobs are waiting" in text
 
     full = replace(busy, has_more_running=True)
     text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), full))
@@ -435,7 +435,7 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
     text = " ".join(alert.lines)
     assert "30 of 40 governed instances in ECS cluster gpu" in text
     assert "the longest for at least 30 h" in text
-    assert "That costs $696 a day; the price of 1 of them is not known" in text
+    assert "They cost $696 a day, not counting 1 of unknown price" in text
     assert "and 10 more" in text
     assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]
 

@@ -193,7 +193,7 @@ def test_a_batch_that_does_not_answer_keeps_no_message_back() -> None:
     summary = world.sweep()
 
     text = " ".join(told(world)[0].lines)
-    assert "If it is above 0 and no job has run for an hour" in text
+    assert "If minvCpus is above 0 and no job has run for an hour" in text
     assert "batch:ListJobs is not allowed" in text
     assert [] == summary.problems
 

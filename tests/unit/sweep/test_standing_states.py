@@ -858,7 +858,7 @@ def test_a_message_about_a_state_reads_well_in_every_channel(kind: StateKind) ->
     over = standing_over_alert(kind, [state], TARGET, NOW)
 
     assert f"{state.place}: {WORDS[kind].what}" == begun.subject
-    assert f"Resolved: {state.place}: {WORDS[kind].what}" == over.subject
+    assert f"Resolved: {WORDS[kind].what} ({state.place})" == over.subject
     assert (WORDS[kind].not_done, f"Next step: {WORDS[kind].to_do}") == begun.lines[:2]
     assert f"- {state.place}: AuthFailure: no" in begun.lines
     for alert in (begun, over):

@@ -35,6 +35,8 @@ _MOST_NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""
 _MOST_ZONES = 5
 """Zones named in an advice, cheapest first."""
+_SCHEDULED_BY_AWS = "AWS schedules: "
+"""Stored changes of AWS Health begin with this, which the message says in a sentence."""
 
 
 def warning_alert(
@@ -66,6 +68,7 @@ def warning_alert(
     words = {
         "plan": warned.action_text,
         "replaces_root_volume": warned.kind == ROOT_VOLUME,
+        "to_warm_pool": _is_for_warm_pool(warned),
         "end": warned.ends_at,
         "hook": _hook_lines(checkpoint, hook),
     }
@@ -73,6 +76,11 @@ def warning_alert(
     return alert_from_template(
         warned.cause.value, instance, dedup_id, now, facts, words, owner=owner
     )
+
+
+def _is_for_warm_pool(warned: Warned) -> bool:
+    """Return whether the Auto Scaling group will put the instance into its warm pool."""
+    return warned.lifecycle_action is not None and warned.lifecycle_action.to_warm_pool
 
 
 def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
@@ -200,13 +208,11 @@ def elsewhere_alert(
     }
     best_first = sorted(scores.items(), key=lambda score: (-score[1], score[0]))
     cheapest = other_zones[0]
-    is_cheaper = usd_here is None or cheapest.usd_per_hour < usd_here
-    hope = "cheaper or longer" if is_cheaper else "longer, though no cheaper,"
-    price_here = "an unknown price" if usd_here is None else f"{usd(usd_here)} an hour"
+    is_cheaper = usd_here is not None and cheapest.usd_per_hour < usd_here
     chances = [f"{region} {score}" for region, score in best_first]
     words = {
-        "hope": hope,
-        "here": price_here,
+        "is_cheaper": is_cheaper,
+        "usd_here": usd_here,
         "best": cheapest,
         "chances": ", ".join(chances),
         "prices": [_price_line(price) for price in other_zones],
@@ -266,12 +272,14 @@ def notice_alert(
     }
     words = {
         "prefix": subject_start,
+        "what": notice.what.removeprefix(_SCHEDULED_BY_AWS),
         "due": _due(at, now),
         "left": None if at is None else left(at - now),
         "listed": ", ".join(instance_text(instance) for instance in instances),
         "advice": _advice(notice, instances),
         "minutes": int(TERMINATED_BEFORE_END.total_seconds() // 60),
         "follows": reminded,
+        "several": len(instances) > 1,
     }
     about = instance or Target(notice.account, notice.region)
     dedup_id = f"{id_start}-{notice.message_key}-{owner.key}"

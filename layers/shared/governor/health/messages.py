@@ -208,14 +208,14 @@ def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
 
 def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
     """Yield lines that name the instances of these groups with their kinds of findings, five in
-    each, such as `And i-0abc hot, lost; i-0def hot.`. Yield nothing without groups."""
+    each, such as `Also: i-0abc (hot, lost); i-0def (hot).`. Yield nothing without groups."""
     texts = []
     for instance_groups in _grouped(groups, _instance_of_group):
         instance_id = instance_groups[0][0].instance.instance_id
         kinds = [group[0].finding.kind.value for group in instance_groups]
-        texts.append(f"{instance_id} {', '.join(kinds)}")
+        texts.append(f"{instance_id} ({', '.join(kinds)})")
     for part in in_parts(texts, _INSTANCES_A_LINE):
-        yield f"And {'; '.join(part)}."
+        yield f"Also: {'; '.join(part)}."
 
 
 def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
@@ -226,7 +226,8 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
     severity = findings[0].severity.value.capitalize()
     advice = advice_text(findings[0])
-    return f"{severity}: {instance_text(group[0].instance)}: {seen}; seen since {since}. {advice}"
+    instance = instance_text(group[0].instance)
+    return f"{severity}: {instance}, seen since {since}. {seen}. {advice}"
 
 
 def empty_alert(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from governor.core.units import Percent, UtcDatetime
+from governor.core.units import Percent, UtcDatetime, minutes
 from governor.evidence.model import Series, Window
 from governor.evidence.rules.series import peak, readings
 from governor.health.model import Bottleneck, Finding, FindingKind, GpuFigures, Severity
@@ -62,7 +62,7 @@ _FAULTS = (
         FindingKind.MEMORY_REPAIR_PENDING,
         63,
         "repair_pending",
-        "a repair of memory waits for a reset",
+        "a memory repair waits for a reset",
     ),
 )
 
@@ -145,8 +145,8 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     hot_since = _hot_since(window, gpu.temperature_celsius, rule)
     if hot_since is not None:
         seen = (
-            f"over {rule.hot_above_celsius:g} C for {HOT_AVERAGES} averages of "
-            f"{HEAT_AVERAGE.seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
+            f"over {rule.hot_above_celsius:g} °C for {minutes(HOT_AVERAGES * HEAT_AVERAGE)} min "
+            f"(highest {peak(gpu.temperature_celsius):.0f} °C)"
         )
         yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot_since)
 
@@ -241,16 +241,16 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
     """Return how stragglers, the keys of `gaps`, compare with the other GPUs of their instance,
-    such as `at 40% on average, while its peers are at 95%: up to 55 points lower`. There must be
-    at least one straggler, and one GPU of `means` that is none."""
+    such as `at 40% on average, up to 55 points below the other GPUs (95%)`. There must be at least
+    one straggler, and one GPU of `means` that is none."""
     peers = median(mean for name, mean in means.items() if name not in gaps)
     slow_means = [means[name] for name in gaps]
     lowest = f"{min(slow_means):.0f}"
     highest = f"{max(slow_means):.0f}"
     speed = lowest if lowest == highest else f"{lowest} to {highest}"
     return (
-        f"at {speed}% on average, while its peers are at {peers:.0f}%: "
-        f"up to {max(gaps.values()):.0f} points lower"
+        f"at {speed}% on average, up to {max(gaps.values()):.0f} points below the other GPUs "
+        f"({peers:.0f}%)"
     )
 
 

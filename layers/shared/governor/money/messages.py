@@ -84,15 +84,18 @@ def budget_alert(
         "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
     }
     who = f"Project {cost.project}"
+    have = "has"
     if cost.project == UNTAGGED:
         who = "Instances without a project"
+        have = "have"
     outlook = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
-    places = listed(targets, _MOST_NAMED) if len(targets) > 1 else None
+    places = listed(targets, _MOST_NAMED)
     error_text = None if forecast_error is None else money(forecast_error, 0)
     unpriced_hours_text = money(cost.unpriced_hours, 1) if cost.unpriced_hours else None
     words = {
         "who": who,
+        "have": have,
         "used": money(percent, 0),
         "month": f"{now:%B %Y}",
         "outlook": outlook.name,
@@ -233,9 +236,9 @@ def _staying(kept: KeptList) -> list[str]:
 
 
 def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
-    """Return a line for each of the five most expensive projects that name a job: `project vision
-    ($1,234.56): finetune $1,000.00 (12% idle), no job named $234.56 (100% idle)`. Its amounts add
-    up. Empty if no project names one."""
+    """Return a sentence for each of the five most expensive projects that name a job: `Cost by job
+    in project vision ($1,234.56): finetune $1,000.00 (12% idle), no job named $234.56 (100%
+    idle).` Its amounts add up. Empty if no project names one."""
     lines = []
     with_jobs = [project for project in projects if project.names_a_job]
     for project in with_jobs[:_PROJECTS_BY_JOB]:
@@ -243,12 +246,14 @@ def _jobs_lines(projects: Sequence[ProjectJobs]) -> list[str]:
         for job in project.shortened(_MOST_NAMED):
             idle = "" if job.idle_percent is None else f" ({money(job.idle_percent, 0)}% idle)"
             texts.append(f"{job.name} ${money(job.usd)}{idle}")
+        amount = f"${money(project.usd)}"
         lines.append(
-            f"{_project_text(project.project)} (${money(project.usd)}): {', '.join(texts)}"
+            f"Cost by job in {_project_text(project.project)} ({amount}): {', '.join(texts)}."
         )
     left_out = len(with_jobs) - _PROJECTS_BY_JOB
     if left_out > 0:
-        lines.append(f"{plural(left_out, 'more project')}: run governor report --jobs")
+        # Without a full stop, because people copy the command.
+        lines.append(f"Cost by job in {plural(left_out, 'more project')}: governor report --jobs")
     return lines
 
 

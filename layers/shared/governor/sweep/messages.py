@@ -30,6 +30,7 @@ from governor.core.units import (
     some_of,
     span,
     times_in_zone,
+    usd,
 )
 from governor.episode.model.standing import StandingState, StateKind
 from governor.episode.rules.standing import WORDS
@@ -157,7 +158,7 @@ def managed_alert(
     usd_per_hour = _usd_per_hour(idle)
     usd_per_day = usd_per_hour * 24
     unpriced = sum(member.usd_per_hour is None for member in idle)
-    unpriced_text = f"; the price of {unpriced} of them is not known" if unpriced else ""
+    unpriced_text = f", not counting {unpriced} of unknown price" if unpriced else ""
     idle_since = min(member.since for member in idle)
     lines = [_line(member, owner, now) for member in idle]
     facts = {
@@ -168,11 +169,14 @@ def managed_alert(
         "instance_ids": instance_ids([member.instance for member in idle]),
         "usd_per_hour": usd_per_hour,
     }
+    usd_known = usd_per_day if unpriced < len(idle) else None
     words = {
         "home": home,
+        "name": idle[0].instance.name,
         "which": _which(idle),
+        "cost": "" if usd_known is None else f", {usd(usd_known)}/day",
         "longest": span(now - idle_since),
-        "usd": usd_per_day if unpriced < len(idle) else None,
+        "usd": usd_known,
         "number": len(idle),
         "governed": governed,
         "unpriced": unpriced_text,
@@ -307,9 +311,9 @@ def standing_over_alert(
     """Return one message that these states, at least one, are over, or that their targets are no
     targets any more. `hub` is the account and Region of GPU Governor."""
     lines = [f"{state.place}: since {clock(state.since, 'UTC', now)}" for state in states]
-    over = "The places below are swept again, or the policy no longer names them."
+    over = "GPU Governor sweeps these places again, or the policy no longer names them."
     if kind is StateKind.CANNOT_TAG:
-        over = "The tags follow the verdicts again, or none need to be set now."
+        over = "The tags are up to date again, or no longer needed."
     facts = _facts_of_states(kind, states)
     words = {
         "which": _places(states),

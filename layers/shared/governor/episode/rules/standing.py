@@ -46,32 +46,31 @@ class StateWords(NamedTuple):
 
 WORDS: Mapping[StateKind, StateWords] = {
     StateKind.NOT_ENABLED: StateWords(
-        "AWS refuses every call there",
+        "AWS refuses every call",
         "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
-        "The Region may not be enabled in the account, or the account may be suspended; AWS does "
-        "not say which. Enable the Region, solve it with AWS, or leave the place out with "
-        "targets.without in the policy.",
+        "Enable the Region in the account. If it is enabled, the account may be suspended: ask AWS "
+        "Support. To leave the place out, name it in targets.without in the policy.",
     ),
     StateKind.ROLE_MISSING: StateWords(
         "the role of GPU Governor cannot be assumed",
         "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
-        "Deploy stacks/member.yaml in the account (docs/accounts.md), or leave the place out with "
-        "targets.without in the policy.",
+        "Deploy stacks/member.yaml in the account (docs/accounts.md). To leave the place out, name "
+        "it in targets.without in the policy.",
     ),
     StateKind.DENIED: StateWords(
         "the role of GPU Governor may not list instances",
         "Nothing is swept there: no instance is judged, nobody is asked, and nothing is stopped.",
-        "Allow ec2:DescribeInstances: update stacks/member.yaml in the account, or change the "
-        "organization's policy that denies it. Or leave the place out with targets.without in the "
-        "policy.",
+        "Allow ec2:DescribeInstances. Update stacks/member.yaml in the account, or change the "
+        "policy of the organization that denies the call. To leave the place out, name it in "
+        "targets.without in the policy.",
     ),
     StateKind.CANNOT_TAG: StateWords(
         "tags cannot be set",
         "The tags LowUtilization and ReviewForTermination are not updated there. Questions, "
         "answers and actions work as usual. Each instance is tried again once an hour.",
-        "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise allow "
-        "ec2:CreateTags and ec2:DeleteTags, and these two tags: the role's rights, or a policy or "
-        "a tag policy of the organization, refuse them.",
+        "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise, allow "
+        "ec2:CreateTags and ec2:DeleteTags for these two tags: in the rights of the role, in the "
+        "service control policies, and in the tag policies of the organization.",
     ),
 }
 
