@@ -17,6 +17,7 @@ from typing import Literal
 
 from playwright.sync_api import ViewportSize, sync_playwright
 
+from governor.alerts.console_pages import console_page_of
 from governor.alerts.model import Alert
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.messages.questions import (
@@ -32,7 +33,7 @@ from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phas
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState
-from governor.notify.compose import console_page_of, message_of
+from governor.notify.compose import message_of
 from governor.notify.digest import digest_of
 from governor.notify.email import email_document
 from governor.notify.message import Message

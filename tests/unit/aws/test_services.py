@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from governor.alerts.delivery import Again
-from governor.alerts.model import Alert, AlertKind, Severity, sealed_text
+from governor.alerts.model import EVERYWHERE, Alert, AlertKind, Severity, sealed_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchAlarms
 from governor.aws.messaging import SnsAnnouncer, SqsDeadLetters, message_of
@@ -267,6 +267,30 @@ def test_a_text_about_an_episode_without_a_link_says_where_its_record_is() -> No
     assert f"two\n\n{where}\n" in json.loads(published(unlinked)["Message"])["email"]
     for other in (alert(facts={"episode": "e-1"}), alert(link=None)):
         assert where not in json.loads(published(other)["Message"])["email"]
+
+
+def test_a_text_about_no_episode_leads_to_its_page_of_the_console() -> None:
+    """Where the address of the console is known. A change of the policy has no page."""
+    client = ScriptedClient(publish=[{"MessageId": "m-1"}] * 2)
+    announcer = SnsAnnouncer(
+        FakeClients(client), TOPIC, seal, console_url="https://gpu.example.com"
+    )
+    fleet = alert(link=None, kind=AlertKind.MANAGED_IDLE, instance_id=None)
+    for sent in (fleet, replace(fleet, kind=AlertKind.POLICY_CHANGED)):
+        announcer.announce(sent)
+
+    texts = [json.loads(call["Message"])["email"] for _, call in client.calls]
+    assert "\n\nSee the fleet: https://gpu.example.com/fleet\n" in texts[0]
+    assert "https://" not in texts[1]
+    assert "https://" not in json.loads(published(fleet)["Message"])["email"]
+
+
+def test_a_text_about_all_accounts_names_none_at_its_foot() -> None:
+    """Its account and Region are those of GPU Governor."""
+    everywhere = alert(instance_id=None, facts={EVERYWHERE: True})
+
+    text = json.loads(published(everywhere)["Message"])["email"]
+    assert [] == [label for label in ("Account:", "Region:") if label in text]
 
 
 def test_an_attribute_without_a_value_is_left_out() -> None:

@@ -161,7 +161,7 @@ def test_a_few_long_sections_keep_their_first_lines_above_the_buttons() -> None:
     blocks = slack_blocks(make_message(sections=(losses, start)), interactive=True)
     (actions,) = [place for place, block in enumerate(blocks) if block["type"] == "actions"]
     shown = str(blocks[:actions])
-    assert "Stopping it loses: everything in RAM (and 20 more, below)" in shown
+    assert "Stopping it loses: everything in RAM (and 20 more lines below)" in shown
     assert "Starting it again: The key of vol-1 is disabled." in shown
 
 

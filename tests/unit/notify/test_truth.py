@@ -751,7 +751,10 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.EXPIRED: (
         "nobody answered in time",
         "No answer about notebook-7",
-        ("Nothing was changed", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
+        (
+            "Nothing was changed",
+            f"If the instance stays idle, GPU Governor asks again after {AGAIN}.",
+        ),
     ),
     Outcome.WOKE_UP: (
         "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
@@ -765,7 +768,10 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.REFUSED: (
         "SafetyError: it has an exemption",
         "was not stopped",
-        ("It has an exemption.", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
+        (
+            "It has an exemption.",
+            f"If the instance stays idle, GPU Governor asks again after {AGAIN}.",
+        ),
     ),
     Outcome.INTERRUPTED: (
         str(replace(WARNED, action="stop").void_reason),
@@ -884,7 +890,9 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
     alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
     needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
     if not done:  # what is stopped is not asked about
-        needed["again"] = "If the instance stays idle, GPU Governor asks again after Fri 13:07 Berlin"
+        needed["again"] = (
+            "If the instance stays idle, GPU Governor asks again after Fri 13:07 Berlin"
+        )
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from governor.alerts.console_pages import ConsolePage, console_page_of
 from governor.alerts.model import AlertKind
-from governor.notify.compose import ConsolePage, console_page_of, message_of
+from governor.notify.compose import message_of
 from tests.builders import TARGET
 from tests.console_world import html, lively, view_of
 from tests.unit.notify.test_dispatch import Post, sealed
@@ -49,6 +50,18 @@ def test_a_message_leads_to_a_page_that_the_console_has(name: str) -> None:
     query = dict([page.query.split("=")]) if page.query else {}
 
     assert "<h1" in html(view, lively(3, 3), None, path, **named, **query)
+
+
+@pytest.mark.parametrize("name", ["budget", "report", "recovered"])
+def test_the_foot_of_a_message_about_everything_names_no_place(name: str) -> None:
+    """The account and Region of the alert are those of GPU Governor."""
+    alert, _ = SUMMARIES[name]
+
+    assert [] == [
+        label
+        for label, _ in message_of(queued(alert), None, link=None).rows
+        if label in ("Account", "Region")
+    ]
 
 
 def test_a_message_is_sent_with_the_link_of_its_page() -> None:

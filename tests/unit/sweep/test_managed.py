@@ -141,7 +141,8 @@ def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
     [
         (
             None,
-            "no job has run for an hour, release the instances: aws batch update-compute-environment",
+            "no job has run for an hour, release the instances: aws batch "
+            "update-compute-environment",
         ),
         (batch(16), "minvCpus keeps these instances, although there is no job"),
         (batch(0), "With minvCpus 0, Batch releases them by itself"),

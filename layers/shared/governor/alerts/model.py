@@ -196,12 +196,16 @@ class Facts:
     instance_type: str | None = None
     usd_per_day: Usd | None = None
     """At the list or Spot price, while it runs; `None` if it is not known."""
+    is_everywhere: bool = False
+    """True if the message is about no single place: account and Region are those of GPU
+    Governor."""
 
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
         """Return labels and values, such as `Region` and `us-east-1`, in reading order.
 
-        Unknown values are left out, except the owner, project and cost of an instance. `unpriced`
-        is the text for an unknown cost.
+        Unknown values are left out, except the owner, project and cost of an instance; so are
+        account and Region of a message about no single place. `unpriced` is the text for an unknown
+        cost.
         """
         is_about_instance = bool(self.instance_id)
         instance = self.instance_id
@@ -215,8 +219,8 @@ class Facts:
             "Owner": self.owner if shows_owner else None,
             "Project": self.project if shows_project else None,
             "Cost": self._cost(unpriced) if is_about_instance else None,
-            "Account": self.account,
-            "Region": self.region,
+            "Account": None if self.is_everywhere else self.account,
+            "Region": None if self.is_everywhere else self.region,
         }
         rows: list[tuple[str, str]] = []
         for label, value in value_by_label.items():
@@ -270,6 +274,7 @@ class Alert:
             instance_name=self._text_of("instance_name"),
             instance_type=self._text_of("instance_type"),
             usd_per_day=None if price is None else Decimal(price) * 24,
+            is_everywhere=self.facts.get(EVERYWHERE) is True,
         )
 
     def _text_of(self, fact: str) -> str | None:
@@ -278,6 +283,9 @@ class Alert:
         return str(value) if value else None
 
 
+EVERYWHERE = "everywhere"
+"""The fact of a message about no single account and Region: those of the alert are GPU Governor's
+own."""
 INCIDENT_UNTIL = "incident_until"
 """The fact with a time: the cause of a critical message ends by itself, but not before it."""
 INCIDENT_WHILE = "incident_while"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from governor.alerts.console_pages import console_page_of
 from governor.alerts.model import (
     FOR_MACHINES,
     QUESTIONS,
@@ -56,12 +57,20 @@ class SnsAnnouncer(Adapter):
     """The port `Announcer`: SNS has taken the message when `Publish` returns."""
 
     def __init__(
-        self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True
+        self,
+        clients: Clients,
+        topic_arn: str,
+        seal: Seal,
+        *,
+        console_url: str = "",
+        patient: bool = True,
     ) -> None:
-        """Publish to the topic with this ARN, each alert with the seal that `seal` makes. Without
-        `patient` a call to SNS gives up within seconds."""
+        """Publish to the topic with this ARN, each alert with the seal that `seal` makes. With
+        `console_url`, texts for people lead to the console. Without `patient` a call to SNS gives
+        up within seconds."""
         super().__init__(clients, topic_arn, patient=patient)
         self._seal = seal
+        self._console_url = console_url
 
     def reaches(self, addresses: Collection[str]) -> bool:
         """Return whether a mail subscription of one of these addresses gets the questions.
@@ -122,7 +131,7 @@ class SnsAnnouncer(Adapter):
             TopicArn=self._resource,
             Subject=subject_of(alert),
             MessageStructure="json",
-            Message=json.dumps(message_of(alert, self._seal)),
+            Message=json.dumps(message_of(alert, self._seal, self._console_url)),
             MessageAttributes=message_attributes,
         )
 
@@ -196,15 +205,16 @@ def subject_of(alert: Alert) -> str:
     return text[:_SUBJECT_CHARACTERS] or alert.kind.value
 
 
-def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
+def message_of(alert: Alert, seal: Seal, console_url: str = "") -> dict[str, str]:
     """Return the text of an alert by protocol (`email`, `sqs`, and `default` for others), with the
-    alert's seal in those for machines.
+    alert's seal in those for machines. With `console_url`, the text of an alert without a link
+    leads to the page of the console that shows what it is about.
 
     A message too long for SNS loses its facts but the episode, then the end of its text, then its
     lines; JSON that lost anything says `"cut": true`. The seal is that of the alert as it is sent.
     Raises: CloudError if KMS does not seal it.
     """
-    text = readable(alert)
+    text = readable(alert, console_url)
     brief_facts = {}
     if "episode" in alert.facts:
         brief_facts["episode"] = alert.facts["episode"]
@@ -222,10 +232,14 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
     return _by_protocol(shown, document)
 
 
-def readable(alert: Alert) -> str:
+def readable(alert: Alert, console_url: str = "") -> str:
     """Return the text for people: the alert's lines (its subject if it has none), for a failure who
     gets others like it, its link unless a line has it, where to find one if an alert about an
-    episode has none, the facts about the instance, and why the mail came."""
+    episode has none, the facts about the instance, and why the mail came.
+
+    An alert about no episode has the address of its page in the console at `console_url`, if that
+    is known and a page shows what it is about.
+    """
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
         lines.append(
@@ -236,11 +250,23 @@ def readable(alert: Alert) -> str:
         lines += ["", f"{_link_text(alert)}: {alert.link}"]
     if alert.link is None and "episode" in alert.facts:
         lines += ["", _RECORD_WITHOUT_LINK]
+    elif alert.link is None:
+        lines += _console_lines(alert, console_url)
     about = alert.about
     rows = about.rows(_unpriced(about.instance_type))
-    facts = [f"{label}: {value}" for label, value in rows]
-    lines += ["", *facts, "", _WHY]
+    if rows:
+        lines += ["", *(f"{label}: {value}" for label, value in rows)]
+    lines += ["", _WHY]
     return "\n".join(lines)
+
+
+def _console_lines(alert: Alert, console_url: str) -> list[str]:
+    """Return an empty line and the address of the alert's page in the console; empty if the address
+    of the console is not known, or no page shows what the alert is about."""
+    page = console_page_of(alert)
+    if not console_url or page is None:
+        return []
+    return ["", f"{page.button}: {page.url(console_url)}"]
 
 
 def _link_text(alert: Alert) -> str:

@@ -34,7 +34,8 @@ class Settings:
     """The name that the operator gives this deployment for people, such as `staging`; empty if it
     has none."""
     approval_base_url: str = ""
-    """Without a slash at the end; set only if the function makes links."""
+    """Without a slash at the end; set only if the function makes links or names pages of the
+    console."""
     oidc_issuer: str = ""
     oidc_client_id: str = ""
     oidc_groups_claim: str = "groups"

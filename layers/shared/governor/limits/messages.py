@@ -5,7 +5,7 @@ They only word what the rules of this room, or a person, have decided.
 
 from __future__ import annotations
 
-from governor.alerts.model import Alert, Severity
+from governor.alerts.model import EVERYWHERE, Alert, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
@@ -25,7 +25,7 @@ def pause_alert(
     """
     pause = message.pause
     is_history = message.is_history(standing, now)
-    facts = {"by": message.by, "since": pause.at, "reason": pause.reason}
+    facts = {EVERYWHERE: True, "by": message.by, "since": pause.at, "reason": pause.reason}
     words = {
         "pressed_at": message.at,
         "is_history": is_history,
@@ -53,13 +53,16 @@ def breaker_alert(
     idle or silent have not worked since. `again` is 0 for the first alert, then the number of the
     reminder. `by` is who ended the freeze in the console; `None` if nobody did.
     """
-    place = "all" if template.startswith("all") else about
-    facts = {
+    is_everywhere = template.startswith("all")
+    place = "all" if is_everywhere else about
+    facts: dict[str, object] = {
         "why": state.why,
         "turned": state.turned,
         "left": left,
         "incident": f"breaker-{place}-{iso(state.tripped_at)}",
     }
+    if is_everywhere:
+        facts[EVERYWHERE] = True
     words = {"since": state.tripped_at, "again": again, "by": by}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None

@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from governor.alerts.model import UNASSIGNED, Alert, Owner
+from governor.alerts.model import EVERYWHERE, UNASSIGNED, Alert, Owner
 from governor.alerts.templates import alert_from_template
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
@@ -72,6 +72,7 @@ def budget_alert(
         forecast_usd = by_past.usd
         forecast_error = by_past.error_percent
     facts = {
+        EVERYWHERE: True,
         "month": month_of(now),
         "usd": cost.usd,
         "budget_usd": budget,
@@ -174,6 +175,7 @@ def report_alert(
     costs = found.costs
     is_month = not name.startswith("week")
     facts = {
+        EVERYWHERE: True,
         "period_start": found.start,
         "period_end": found.end,
         "total_usd": costs.total,

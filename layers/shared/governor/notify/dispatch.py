@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.alerts.console_pages import console_page_of
 from governor.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.alerts.model import (
     ASKS_ESCALATION_CONTACTS,
@@ -423,7 +424,7 @@ class Dispatch:
         if item.episode is not None:
             approval_id = item.episode.approval_id
             return self.signer.link(approval_id, self._number_recipient(route, approval_id))
-        page = compose.console_page_of(alert)
+        page = console_page_of(alert)
         if page is None:
             return None
         link = self.signer.page(*page.path)

@@ -11,7 +11,7 @@ from html import escape
 
 from governor.alerts.model import Section
 from governor.approvals.model.approval import Answer
-from governor.core.units import clip
+from governor.core.units import clip, plural
 from governor.notify.message import ANSWER_TEXT, NOTE_IF_SHORTENED, Message
 
 LINES = 12
@@ -141,7 +141,12 @@ def _heading_and_first(section: Section) -> str:
     others = len(section.lines) - 1
     if others == 0:
         return text
-    return f"{text} (and {others} more, below)"
+    return f"{text} (and {_more_lines(others)})"
+
+
+def _more_lines(count: int) -> str:
+    """Return how many lines stand below the buttons, such as `20 more lines below`."""
+    return f"{plural(count, 'more line')} below"
 
 
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
@@ -164,7 +169,7 @@ def _first_of(lines: tuple[str, ...], room: int) -> tuple[str, ...]:
     kept = lines[: max(1, room - 2)]
     if len(lines) == len(kept):
         return kept
-    return (*kept, f"and {len(lines) - len(kept)} more, below")
+    return (*kept, f"and {_more_lines(len(lines) - len(kept))}")
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:

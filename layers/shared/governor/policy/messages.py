@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Literal
 
-from governor.alerts.model import Alert, Owner, Severity
+from governor.alerts.model import EVERYWHERE, Alert, Owner, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
@@ -106,7 +106,13 @@ def version_alert(
     `consent_line`, `changes` the difference from the text in force, `why_refused` the mistakes; all
     empty if there are none.
     """
-    facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
+    facts = {
+        EVERYWHERE: True,
+        "version": version,
+        "state": state,
+        "written_by": writer,
+        "risky": list(risky),
+    }
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
         "behind": ", ".join(sorted(supporters)) or "nobody",
@@ -150,7 +156,7 @@ def consent_alert(
     `version` is `None` if the policy is only the stack's parameter. `terms` is the hash of what the
     person accepts. `cannot_accept` says why the person cannot accept now; empty if they can.
     """
-    facts = {"version": version, "overrides": list(overrides)}
+    facts = {EVERYWHERE: True, "version": version, "overrides": list(overrides)}
     words = {
         "name": overrides[0],
         "overrides": ", ".join(overrides),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from governor.alerts.model import (
+    EVERYWHERE,
     Alert,
     Owner,
     instance_ids,
@@ -352,11 +353,14 @@ def _facts_of_states(kind: StateKind, states: Sequence[StandingState]) -> dict[s
     for state in states:
         if state.instance_id:
             named_ids.append(state.instance_id)
-    return {
+    facts: dict[str, object] = {
         "state": kind.value,
         "targets": sorted({str(state.target) for state in states}),
         "instance_ids": named_ids,
     }
+    if _only_target(states) is None:
+        facts[EVERYWHERE] = True
+    return facts
 
 
 def _states_key(states: Sequence[StandingState]) -> str:

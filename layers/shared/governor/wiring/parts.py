@@ -294,7 +294,12 @@ class Parts(Basics):
         from governor.aws.messaging import SnsAnnouncer
 
         self.clients.client("sns")
-        return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
+        return SnsAnnouncer(
+            self.clients,
+            self.settings.need("alert_topic_arn"),
+            self.seal,
+            console_url=self.settings.approval_base_url,
+        )
 
     @cached_property
     def short_timeout_announcer(self) -> Announcer:
@@ -305,7 +310,13 @@ class Parts(Basics):
 
         seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
         topic_arn = self.settings.need("alert_topic_arn")
-        return SnsAnnouncer(self.clients, topic_arn, seal, patient=False)
+        return SnsAnnouncer(
+            self.clients,
+            topic_arn,
+            seal,
+            console_url=self.settings.approval_base_url,
+            patient=False,
+        )
 
     @cached_property
     def seal(self) -> Seal:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from governor.alerts.model import (
+    EVERYWHERE,
     REPEATS,
     Alert,
     Incident,
@@ -269,6 +270,7 @@ def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime
     first = min(failures, key=lambda failing: failing.at)
     names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in failures]
     facts = {
+        EVERYWHERE: True,
         "incident": f"failure-{first.cause}",
         "outcome_reason": first.reason,
         "instance_ids": [failing.instance_id for failing in failures],
