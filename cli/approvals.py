@@ -172,8 +172,8 @@ def _listed(api: Api, text: str) -> Mapping[str, Any] | None:
     if found is None:
         raise CommandError(
             f"no question that is open or can be held is about {printable(text)!r}"
-            f"{suggestion(text, candidates)}. `governor approvals list` has them; one that is over "
-            "is found by its whole id, as --json and the mail have it"
+            f"{suggestion(text, candidates)}. `governor approvals list` lists them. To find "
+            "one that is over, give its whole id, as in --json or the mail"
         )
     return next(question for question in questions if question["id"] == found.id)
 
@@ -218,16 +218,13 @@ def _next_step(question: Mapping[str, Any], answer: str) -> str:
     if question.get("needs_another"):
         silence = _silence(question)
         end = until(question["expires_at"])
-        return f"a second person must approve, too; without that {silence}. It ends {end}"
+        return f"a second person must approve, too. Otherwise, {silence}. It ends {end}"
     if not question.get("can_hold", True):
-        return (
-            "EC2 was already asked to; see what came of it: governor approvals show "
-            f"{question['id']}"
-        )
+        return f"EC2 was already asked. To see the result: governor approvals show {question['id']}"
     return (
-        "the instance is checked again, and nothing happens if its GPUs are at work. Else: "
-        f"{printable(_steps(question))}\n  until EC2 is called, this holds it: governor approvals "
-        f"hold {question['id']}"
+        "the instance is checked again. If its GPUs work again, nothing happens. Otherwise: "
+        f"{printable(_steps(question))}\n  until EC2 is called, you can hold it: "
+        f"governor approvals hold {question['id']}"
     )
 
 

@@ -359,10 +359,9 @@ def test_an_approval_says_what_happens_next(capsys: pytest.CaptureFixture[str]) 
     said = approved(capsys, {**APPROVED, "needs_another": False})
 
     assert (
-        "  next: the instance is checked again, and nothing happens if its GPUs are at work. "
-        in said
+        "  next: the instance is checked again. If its GPUs work again, nothing happens. " in said
     )
-    assert "Else: stop the instance; then snapshot it.\n" in said
+    assert "Otherwise: stop the instance; then snapshot it.\n" in said
     assert f"governor approvals hold {'a' * 32}" in said
 
 
@@ -371,7 +370,7 @@ def test_a_repeat_after_ec2_was_asked_offers_no_hold(capsys: pytest.CaptureFixtu
     said = approved(capsys, {**APPROVED, "needs_another": False, "can_hold": False})
 
     assert (
-        f"  next: EC2 was already asked to; see what came of it: governor approvals show {'a' * 32}"
+        f"  next: EC2 was already asked. To see the result: governor approvals show {'a' * 32}"
         in said
     )
     assert "approvals hold" not in said
@@ -403,7 +402,7 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
         assert "  open: it ends in 5 h (" in said
         assert f"); if nobody answers, {silence}; id " in said
         assert (
-            f"  next: a second person must approve, too; without that {silence}. It ends in 5 h ("
+            f"  next: a second person must approve, too. Otherwise, {silence}. It ends in 5 h ("
             in said
         )
         assert "checked again" not in said

@@ -210,7 +210,7 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
         real(*given)
 
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
-    with pytest.raises(DecisionRefused, match="held it anew"):
+    with pytest.raises(DecisionRefused, match="held it again"):
         site.decide.end_hold(
             TARGETS[0], ROW.instance_id, "oidc:ada@example.com", hold_hash(KEPT), lambda _: True
         )
@@ -233,7 +233,7 @@ def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
     answered = site.send(cookies, shown=KEPT)
     assert (409, newer) == (answered["statusCode"], site.hold)
     assert (
-        "Somebody has held it anew since this page was made: open the instance again."
+        "Somebody has held it again since this page was opened: open the instance again."
         in answered["body"]
     )
     assert 303 == site.send(cookies)["statusCode"]

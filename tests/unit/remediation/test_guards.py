@@ -132,7 +132,7 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "gone": (lambda w: w.ec2.instances.clear(), "no longer exists"),
     "restarted": (
         lambda w: w.change_instance(launch_time=NOW - timedelta(minutes=5)),
-        "restarted since it was asked",
+        "restarted since the question",
     ),
     "selector gone": (untag, "no longer carries Purpose=GPU-Workload"),
     "selector changed": (lambda w: tag(w, Purpose="CPU"), "no longer carries Purpose=GPU-Workload"),

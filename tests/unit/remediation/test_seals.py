@@ -284,7 +284,7 @@ def test_a_forged_delivery_lets_no_silence_count(stage: str) -> None:
     forged = Delivery(name, f"{stage}-{name}", "email", ALICE, NOW - timedelta(days=2))
     for seal in (None, other.seal, sealed(world.seals.answers, delivery_text(forged))):
         Forger(world).table.note_delivery(replace(forged, seal=seal))
-        refused(world, "not both question and escalation were delivered")
+        refused(world, "the question or the escalation was not delivered")
 
 
 def test_a_forged_delivery_shortens_no_notice() -> None:

@@ -56,8 +56,8 @@ def test_silence_acts_only_when_question_and_escalation_were_delivered(
     reads."""
     world = expired(delivered=delivered)
 
-    must_wait(world, "not both question and escalation were delivered")
-    with pytest.raises(MustWait, match="not both question and escalation were delivered"):
+    must_wait(world, "the question or the escalation was not delivered")
+    with pytest.raises(MustWait, match="the question or the escalation was not delivered"):
         world.put_away(world.ref, Step.STOP)
 
     assert [] == world.writes()
@@ -72,7 +72,7 @@ def test_only_what_those_who_are_asked_have_counts(more: dict[str, Any]) -> None
     world = expired(delivered=("ask",))
     world.deliver("escalate", NOW - timedelta(days=2), **more)
 
-    must_wait(world, "not both question and escalation were delivered")
+    must_wait(world, "the question or the escalation was not delivered")
 
 
 def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
@@ -175,7 +175,7 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
 
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
-    assert "Nobody answered, but not both question and escalation" in text
+    assert "Nobody answered, but the question or the escalation" in text
     assert "hold, keep or exempt it on its page" in text
     assert "approval stands" not in text
 

@@ -94,7 +94,7 @@ def test_pressed_twice_it_starts_once() -> None:
     third = undo(world, "bob")
 
     assert (False, True) == (second.done, "ada has already asked for it" in second.text)
-    assert (False, True) == (third.done, "ada has already had it started" in third.text)
+    assert (False, True) == (third.done, "ada has already started it" in third.text)
     assert 1 == starts(world)
 
 

@@ -220,7 +220,7 @@ def test_a_longer_keep_stays() -> None:
     refused = world.post(END)
 
     assert (409, longer) == (refused.status, until(world))
-    assert "kept it since" in refused.body
+    assert "kept it again" in refused.body
 
 
 def test_a_keep_that_is_over_has_nothing_to_end() -> None:

@@ -680,9 +680,7 @@ def test_time_that_nobody_measured_is_not_billed_as_idle() -> None:
     # 2 h 50 min of readings and 2 h 10 min without, at 1.006 an hour.
     assert "<dt>of measured idle time</dt><dd>$2.85</dd>" in page
     assert "% · 24 h until Fri 12:02 UTC</figcaption>" in page
-    assert (
-        "The readings of this question do not cover another 2 h 10 min, which cost $2.18." in page
-    )
+    assert "Not in the readings of this question: another 2 h 10 min, which cost $2.18." in page
 
 
 def test_the_record_of_a_stop_can_be_undone() -> None:

@@ -392,7 +392,7 @@ class Decide:
         try:
             self.approval_store.end_keep(approval, keep, by, now)
         except ConflictError:
-            why = "somebody has kept it since, or has ended this keep, meanwhile"
+            why = "somebody has kept it again, or has ended this keep, since this page was opened"
             raise DecisionRefused(why, status=approval.status.value) from None
 
     def end_hold(
@@ -413,8 +413,8 @@ class Decide:
             raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
         try:
             if hold_hash(hold) != shown:
-                raise ConflictError("another hold than the page showed")
+                raise ConflictError("this is not the hold that the page showed")
             self.hold_store.end_hold(target, instance_id, hold, by, now)
         except ConflictError:
-            why = "somebody has held it anew since this page was made: open the instance again"
+            why = "somebody has held it again since this page was opened: open the instance again"
             raise DecisionRefused(why) from None

@@ -179,11 +179,11 @@ class Caller:
             return
         if self.signed_in_at.timestamp() > 0:
             raise SignInTooOld(
-                "you proved who you are 15 minutes ago or more: sign in again, then do it"
+                "your last sign-in was 15 minutes ago or more: sign in again, then repeat this"
             )
         raise SignInTooOld(
-            "your sign-in does not say when you last proved who you are: sign in again, then do "
-            "it. If this page comes back, ask your platform team to have the issuer send "
+            "your sign-in does not say when it was: sign in again, then repeat this. If "
+            "this page comes back, ask your platform team to have the issuer send "
             "auth_time (docs/console.md)"
         )
 

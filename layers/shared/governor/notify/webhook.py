@@ -15,7 +15,7 @@ from datetime import datetime
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https
 from governor.core.ports import Clock
-from governor.core.units import iso
+from governor.core.units import iso, without
 from governor.notify.message import Delivered, Message
 from governor.notify.transport import HttpsChannel
 
@@ -63,6 +63,8 @@ def webhook_document(message: Message) -> dict[str, object]:
     evidence: dict[str, object] | None = None
     if message.evidence is not None:
         evidence = asdict(message.evidence)
+    # The fact `everywhere` says this to machines.
+    about = without(asdict(message.facts), ["is_everywhere"])
     return {
         "version": 1,
         "delivery": message.delivery_key,
@@ -73,7 +75,7 @@ def webhook_document(message: Message) -> dict[str, object]:
         "episode": message.episode,
         "stage": message.stage,
         "is_outcome": message.is_outcome,
-        **asdict(message.facts),
+        **about,
         "usd_per_day": price,
         "happens": message.happens,
         "lead": list(message.lead),

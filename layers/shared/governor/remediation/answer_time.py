@@ -77,8 +77,8 @@ class AnswerTimes:
         counts_from = silence_from(episode, self.seals.deliveries(episode, step))
         if counts_from is None:
             return (
-                "nobody answered, but not both question and escalation were "
-                "delivered to those who are asked"
+                "nobody answered, but the question or the escalation was not delivered to "
+                "the people who are asked"
             )
         if now < counts_from - RETRIES_OF_A_STAGE:
             return (
@@ -114,7 +114,7 @@ class AnswerTimes:
         notice_minutes = 0.0 if has_begun else policy.approval.notice_minutes
         ends_at = notice_until(episode, deliveries, notice_minutes)
         if ends_at is None:
-            raise SafetyError("no channel has delivered the alert to those whom it is for")
+            raise SafetyError("no channel has delivered the alert to the people it is for")
         if self.clock.now() < ends_at:
             raise SafetyError(f"the notice period is not over before {in_utc(ends_at)}")
         if has_begun:

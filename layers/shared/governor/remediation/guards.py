@@ -154,7 +154,7 @@ class Guards:
         """
         episode = episode_underway(self.episode_store, ref)
         if step not in episode.plan.steps:
-            raise SafetyError(f"{step.value} is not part of the plan that was asked about")
+            raise SafetyError(f"{step.value} is not part of the plan in the question")
         approval = self._checked_approval(episode)
         self.seals.must_be_sealed(episode, approval, step)
         instance = self._same_instance(episode, approval)
@@ -192,7 +192,7 @@ class Guards:
         if instance is None:
             raise SafetyError("the instance no longer exists")
         if instance.launch_time != ref.launch_time:
-            raise SafetyError("the instance was restarted since it was asked about")
+            raise SafetyError("the instance was restarted since the question")
         return instance
 
     def _record_without_warning(
@@ -332,7 +332,7 @@ class Guards:
             return replace(applied, policy=stricter_policy)
         except SettingError as error:
             raise SafetyError(
-                f"today's policy does not fit the one that it was asked under: {error}"
+                f"today's policy does not fit the policy of the question: {error}"
             ) from None
 
     def _must_be_governed(self, instance: Instance, asked_under: AskedUnder | None) -> None:
@@ -369,11 +369,11 @@ class Guards:
             return applied
         earlier_episode = self.episode_store.episode(episode.stopped_by_episode)
         if earlier_episode is None or not earlier_episode.has_stopped(episode.ref):
-            raise SafetyError("no episode before has stopped it for good")
+            raise SafetyError("no earlier question has stopped it")
         asks_about_stopped = applied.policy.approval.ask_about_stopped_after_days is not None
         may_ask = asks_about_stopped or ended_unsealed(earlier_episode)
         if BY_BUDGET in applied.overrides or not may_ask:
-            raise SafetyError("the policy no longer lets people be asked about stopped instances")
+            raise SafetyError("the policy no longer asks about stopped instances")
         return replace(applied, policy=about_stopped(applied.policy))
 
     def _must_have_same_plan(

@@ -267,7 +267,7 @@ class RecheckEpisode:
         if not self.episode_store.clear_step(episode.ref, step.value, now, seen=episode):
             return OVERTAKEN
         again = wait_before_next_check(min(_LONGEST_WAIT, elapsed / 4), elapsed)
-        return Rechecked.proceeds("everything is as it was asked about", again=again)
+        return Rechecked.proceeds("nothing has changed since the question", again=again)
 
     def _end_if_not_idle(
         self, cleared: Cleared, now: UtcDatetime, *, is_held_back: bool
@@ -342,7 +342,7 @@ class RecheckEpisode:
         left = timedelta(hours=hours) - waited
         if left <= timedelta(0):
             over = (
-                f"it waited for {hours} h, as long as an approval lives "
+                f"it waited for {hours} h, the longest that an approval may wait "
                 "(approval.wait_at_most_hours)"
             )
             return Rechecked.ended(Outcome.REFUSED, f"{delay.why}; {over}")

@@ -67,7 +67,7 @@ class UndoEpisode:
         except (Throttled, Unavailable):
             raise
         except CloudError as error:
-            _log.exception("nothing was started: the instance could not be looked at")
+            _log.exception("nothing was started: the instance could not be read")
             return UndoAnswer(done=False, text=_not_looked_at(error))
         if not answer.done:
             self._journal_refusal(ref, answer.text, by, channel)
@@ -133,7 +133,7 @@ class UndoEpisode:
         try:
             self.hold_store.store_hold(target, ref.instance_id, keep)
         except ConflictError:
-            return _refused("others changed its keep at this moment: press once more")
+            return _refused("somebody else changed its keep at the same moment: try again")
         if self._is_being_terminated(ref):
             return _refused(
                 "EC2 has been asked to terminate it for a later question: it is too "
@@ -267,7 +267,7 @@ def _not_looked_at(error: CloudError) -> str:
         why = f"{error.operation}: {error.code}: {words_of_ec2(error.words)}"
     else:
         why = str(error)
-    answer = f"nothing was started, because it could not be looked at ({why})"
+    answer = f"nothing was started, because it could not be read ({why})"
     if error.operation == ASSUME_ROLE_CALL and error.code:
         return f"{answer}. {advice_on(error.code, error.operation)}"
     return answer
@@ -284,7 +284,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         )
     undo = episode.undo
     if undo is not None:
-        return f"{undo.by} has already had it started, on {in_utc(undo.at)}"
+        return f"{undo.by} has already started it, on {in_utc(undo.at)}"
     if start_try is not None and start_try.is_open:
         return (
             f"{start_try.asked_by} has already asked for it, on {in_utc(start_try.asked_at)}, and "

@@ -346,8 +346,8 @@ def people_text(episode: Episode) -> str:
     """Return how many people must approve the plan, as a sentence."""
     if episode.terms.people_needed > 1:
         return (
-            "Two different people must approve, each by the link in their own mail or after a "
-            "sign-in."
+            "Two different people must approve, each through the link in their own mail or "
+            "after signing in."
         )
     return "One approval is enough."
 

@@ -238,12 +238,12 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
         raise InputError("choose the button of the page")
     try:
         if shown_since != freeze.tripped_at.isoformat():
-            raise ConflictError("another freeze than the page showed")
+            raise ConflictError("this is not the freeze that the page showed")
         breaker_store.request_freeze_end(target, freeze, request.caller.by, request.now)
     except ConflictError:
         raise DecisionRefused(
-            "somebody has ended this freeze, or it has begun anew, since this page was made: "
-            "open it again"
+            "somebody has ended this freeze, or a new one has begun, since this page was "
+            "opened: open it again"
         ) from None
     return PATH
 

@@ -115,8 +115,8 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
         is_by_gpu = FIGURES[figure].publisher is Publisher.AGENT
         if is_by_gpu and gpus_in_aggregate(evidence) is not None:
             reason = (
-                f"{FIGURES[figure].words} is required by the policy, and only one series for all "
-                "GPUs has it: publish it for each GPU"
+                f"{FIGURES[figure].words} is required by the policy, but only one series for "
+                "all GPUs has it: publish it for each GPU"
             )
             return no_data(evidence, reason)
     return None
