@@ -65,7 +65,7 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
     world = auto()
     deliver(world, "slack", -120, shared=True)
     deliver(world, "webhook", -120)
-    with pytest.raises(SafetyError, match="no channel has delivered the alert to those"):
+    with pytest.raises(SafetyError, match="no channel has delivered the alert to the people"):
         world.put_away(world.ref, Step.STOP)
     deliver(world, "email", 0)
     deliver(world, "teams", 30)

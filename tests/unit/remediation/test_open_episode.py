@@ -72,7 +72,7 @@ def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
     episode = stored_episode(world, ref_of(world, instance_id))
     assert episode.asking.presence is not None
     assert episode.asking.presence.startswith(
-        "Whether somebody is logged in by Session Manager is not known"
+        "It is not known whether somebody is logged in by Session Manager"
     )
     # Not on the page alone: people answer by Slack and by the command line, too.
     assert episode.asking.presence in stage_alert(episode, Stage.ASK, NOW, None).lines

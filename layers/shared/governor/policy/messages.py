@@ -3,6 +3,7 @@ missing."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from governor.alerts.model import EVERYWHERE, Alert, Owner, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, all_listed, listed, some_of
+from governor.core.units import UtcDatetime, all_listed, clip, listed, some_of
 from governor.policy.rules.consent import Unaccepted
 
 _MOST_LINES = 40
@@ -23,6 +24,7 @@ _MOST_CHARACTERS = 160
 _MOST_COMPARED = 3_000
 """Lines of both documents together. The time of a diff grows with their square: it takes seconds
 for the longest."""
+_PART = re.compile(r"@@ -\S+ \+(?P<first>\d+)\S* @@")
 _MOST_SETTINGS_NAMED = 12
 """The most risky settings that one message lists."""
 State = Literal["in-force", "waits", "refused", "writer", "parameter"]
@@ -63,7 +65,7 @@ def difference(before: str, after: str) -> Difference:
     # The first two lines of a unified diff name the files.
     diff_lines = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))
     changes = diff_lines[2:]
-    lines = [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
+    lines = [clip(_shown(line), _MOST_CHARACTERS) for line in changes[:_MOST_LINES]]
     if len(changes) > _MOST_LINES:
         lines.append(f"... and {len(changes) - _MOST_LINES} more lines")
     return Difference(lines=tuple(lines))
@@ -77,6 +79,13 @@ def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str
     removed = (lines_before - lines_after).total()
     added = (lines_after - lines_before).total()
     return f"Changes: {removed} lines removed and {added} added, too many lines for a diff."
+
+
+def _shown(line: str) -> str:
+    """Return a line of a unified diff as people read it: `line 4:` in place of the line that names
+    the lines of a part, as in `@@ -4 +4,6 @@`."""
+    part = _PART.match(line)
+    return f"line {part['first']}:" if part else _printable(line)
 
 
 def _printable(line: str) -> str:

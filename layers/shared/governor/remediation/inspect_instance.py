@@ -144,7 +144,7 @@ class InspectInstance:
         except (Throttled, Unavailable):
             raise  # A later try may be able to read them.
         except CloudError as error:
-            unknown = f"Whether somebody is logged in by Session Manager is not known: {error}"
+            unknown = f"It is not known whether somebody is logged in by Session Manager: {error}"
             if acts_unasked(policy):
                 return replace(verdict, kind=VerdictKind.NO_DATA, reason=unknown)
             return replace(verdict, presence=f"{unknown}.")

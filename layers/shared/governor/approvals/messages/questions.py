@@ -169,7 +169,7 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
         whom = "The default contacts"
     elif episode.asking.owner_note is not None:
         # The tag names somebody unknown, so its contacts are others.
-        whom = "Its contacts"
+        whom = "The contacts for this instance"
     return first_line_of(
         "news",
         stage=stage,
