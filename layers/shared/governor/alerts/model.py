@@ -199,6 +199,8 @@ class Facts:
     is_everywhere: bool = False
     """True if the message is about no single place: account and Region are those of GPU
     Governor."""
+    is_terminated: bool = False
+    """True if the message says that GPU Governor has terminated the instance."""
 
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
         """Return labels and values, such as `Region` and `us-east-1`, in reading order.
@@ -236,7 +238,7 @@ class Facts:
         if self.usd_per_day == 0:
             # The instance is stopped, or its hours are paid in advance.
             return "storage only"
-        return f"{usd(self.usd_per_day)} a day while it runs"
+        return f"{usd(self.usd_per_day)} a day while it {'ran' if self.is_terminated else 'runs'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,7 @@ class Alert:
             instance_type=self._text_of("instance_type"),
             usd_per_day=None if price is None else Decimal(price) * 24,
             is_everywhere=self.facts.get(EVERYWHERE) is True,
+            is_terminated=self.facts.get("outcome") == "terminated",
         )
 
     def _text_of(self, fact: str) -> str | None:

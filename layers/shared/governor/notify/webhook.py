@@ -63,8 +63,8 @@ def webhook_document(message: Message) -> dict[str, object]:
     evidence: dict[str, object] | None = None
     if message.evidence is not None:
         evidence = asdict(message.evidence)
-    # The fact `everywhere` says this to machines.
-    about = without(asdict(message.facts), ["is_everywhere"])
+    # Other facts say these to machines.
+    about = without(asdict(message.facts), ["is_everywhere", "is_terminated"])
     return {
         "version": 1,
         "delivery": message.delivery_key,
