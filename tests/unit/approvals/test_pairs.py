@@ -342,7 +342,7 @@ def test_an_old_page_ends_no_later_keep_with_the_same_end(
     if was_ended:
         end_hold(world, "admin@example.com")
     again(world, BOB)
-    with pytest.raises(DecisionRefused, match="kept it since"):
+    with pytest.raises(DecisionRefused, match="kept it again"):
         end_keep(world, ALICE)
 
     assert SHORT == _standing(world).snoozed_until
