@@ -15,6 +15,7 @@ from governor.core.instance import Target
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import MetricSource
 from governor.evidence.ports import Listed, SeriesFilter
+from governor.evidence.read_batch import Listings
 from governor.evidence.request import EvidenceRequest, Gathered
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes, WorkMetrics
 from governor.policy.model.policy import Policy
@@ -38,9 +39,11 @@ class Readings:
 
     metrics: MemoryMetrics = field(default_factory=MemoryMetrics)
 
-    def gather(self, *requests: EvidenceRequest) -> dict[str, Gathered]:
+    def gather(
+        self, *requests: EvidenceRequest, listings: Listings | None = None
+    ) -> dict[str, Gathered]:
         """Gathers the evidence of these requests now."""
-        return GatherEvidence(self.metrics)(TARGET, requests, NOW)
+        return GatherEvidence(self.metrics)(TARGET, requests, NOW, listings)
 
     def publish(
         self, number: int, values: Sequence[float | None], metric: str = UTILIZATION
@@ -82,6 +85,21 @@ class SelectiveListing(MemoryMetrics):
         """As the port says; fails for one metric."""
         if wanted.metric == self.fails_for:
             raise Throttled("ListMetrics: Rate exceeded")
+        return super().list_series(target, wanted, instance_id)
+
+
+@dataclass
+class RecordedListing(MemoryMetrics):
+    """Notes which instance each listing of the agent's namespace was for; `None` for a pass."""
+
+    listed_ids: list[str | None] = field(default_factory=list)
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        """As the port says."""
+        if wanted.namespace == "GPU/EC2":
+            self.listed_ids.append(instance_id)
         return super().list_series(target, wanted, instance_id)
 
 
@@ -663,6 +681,36 @@ def test_many_candidates_are_one_pass(candidates: int, lists: int) -> None:
 
     assert lists == world.metrics.lists_of_work
     assert {"MLTraining Loss"} == {one.evidence.work for one in found.values()}
+
+
+@pytest.mark.parametrize(
+    ("working", "instance_type", "one_by_one"),
+    [(80, "p5.48xlarge", True), (0, "g5.xlarge", False)],
+)
+def test_idle_instances_of_a_large_fleet_are_listed_one_by_one(
+    working: int, instance_type: str, one_by_one: bool
+) -> None:
+    """A pass lists the series of all 704 GPUs, two pages for each metric: more calls and memory
+    than for the eight idle instances. Another batch of the same sweep repeats no call."""
+    metrics = RecordedListing()
+    world = Readings(metrics)
+    for number in range(8 + working):
+        world.publish(number, QUIET if number < 8 else BUSY)
+    encoder = {"InstanceId": id_of(3), "host": "trainer-3"}
+    metrics.publish("nvidia_smi_utilization_encoder", encoder, BUSY)
+    figures = wanted_figures(Policy())
+    requests = [request(n, instance_type, figures=figures) for n in range(8 + working)]
+    listings = Listings()
+    found = world.gather(*requests, listings=listings)
+
+    assert 90.0 == found[id_of(3)].evidence.encoder_percent
+    calls = len(metrics.listed_ids)
+    if one_by_one:
+        assert [id_of(number) for number in range(8)] == sorted(map(str, metrics.listed_ids))
+    else:
+        assert {None} == set(metrics.listed_ids)
+    world.gather(*requests, listings=listings)
+    assert calls == len(metrics.listed_ids)
 
 
 def test_only_the_policys_metrics_count() -> None:

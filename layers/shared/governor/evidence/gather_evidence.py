@@ -13,7 +13,7 @@ from governor.core.catalog import shape_of
 from governor.core.instance import Shape, Target
 from governor.evidence.pending import Pending
 from governor.evidence.ports import MetricReader
-from governor.evidence.read_batch import Batch, Passes
+from governor.evidence.read_batch import Batch, Listings
 from governor.evidence.request import EvidenceRequest, Gathered
 from governor.evidence.rules.profiles import expected_count
 from governor.policy.model.judging import Metrics
@@ -30,7 +30,7 @@ class GatherEvidence:
     shape: Callable[[str], Shape | None] = shape_of
 
     def in_parts(
-        self, target: Target, requests: Iterable[EvidenceRequest], now: datetime, passes: Passes
+        self, target: Target, requests: Iterable[EvidenceRequest], now: datetime, listings: Listings
     ) -> Iterator[dict[str, Gathered]]:
         """Yield the evidence in parts: each ends with the instance by which its series come to
         `SERIES_OF_A_PART`. A pass over a namespace is made once for all. Yield nothing without
@@ -41,11 +41,11 @@ class GatherEvidence:
             part.append(request)
             series += self._series_of(request)
             if series >= SERIES_OF_A_PART:
-                yield self(target, part, now, passes)
+                yield self(target, part, now, listings)
                 part = []
                 series = 0
         if part:
-            yield self(target, part, now, passes)
+            yield self(target, part, now, listings)
 
     def _series_of(self, request: EvidenceRequest) -> int:
         """Return how many utilization series the instance may have: those known, else one for each
@@ -60,11 +60,11 @@ class GatherEvidence:
         target: Target,
         requests: Sequence[EvidenceRequest],
         now: datetime,
-        passes: Passes | None = None,
+        listings: Listings | None = None,
     ) -> dict[str, Gathered]:
         """Return the evidence by instance id. Never raises for a failed read.
 
-        `passes` holds the passes over namespaces that were made; more are added to it. Without it,
+        `listings` holds what CloudWatch has listed before; more is added to it. Without it,
         each call makes its own.
         """
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
@@ -72,9 +72,9 @@ class GatherEvidence:
             groups[request.policy.metrics, request.window].append(request)
         gathered: dict[str, Gathered] = {}
         for group in groups.values():
-            group_passes = {} if passes is None else passes
+            group_listings = Listings() if listings is None else listings
             instances = [self._pending(request) for request in group]
-            gathered |= Batch(self.metrics, target, instances, now, group_passes).gather()
+            gathered |= Batch(self.metrics, target, instances, now, group_listings).gather()
         return gathered
 
     def _pending(self, request: EvidenceRequest) -> Pending:

@@ -8,9 +8,11 @@ cannot be read becomes a `read_problem`, never an empty answer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from governor.core.errors import CloudError
@@ -42,8 +44,18 @@ _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
-Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
-"""Result of a pass over a namespace."""
+_SERIES_OF_A_PAGE = 500
+"""CloudWatch lists so many series in a call."""
+
+
+@dataclass(slots=True)
+class Listings:
+    """The series that CloudWatch has listed in a target, so that no call is made twice."""
+
+    by_filter: dict[SeriesFilter, Mapping[str, Sequence[Listed]]] = field(default_factory=dict)
+    """Passes over a namespace: by the filter, and then by instance id."""
+    by_instance: dict[tuple[str, SeriesFilter], Sequence[Listed]] = field(default_factory=dict)
+    """Instances that were listed one by one; an instance without series has an empty tuple."""
 
 
 class Batch:
@@ -55,14 +67,14 @@ class Batch:
         target: Target,
         instances: Sequence[Pending],
         now: datetime,
-        passes: Passes,
+        listings: Listings,
     ) -> None:
         """Set the windows before `now`, and read nothing yet. `instances` must not be empty: the
-        policy and the window of the first one are those of all. `passes` holds what passes over
-        namespaces have listed; more are added to it."""
+        policy and the window of the first one are those of all. `listings` holds what was listed
+        before; more is added to it."""
         self._metrics = metrics
         self._target = target
-        self._passes = passes
+        self._listings = listings
         request = instances[0].request
         policy = request.policy
         length = request.window
@@ -73,7 +85,6 @@ class Batch:
         self._ec2_window = evidence.window_before(now, ec2_length, ec2_period, policy.lag)
         self._measurement = Measurement(self._names, self._window, self._ec2_window)
         self._all = instances
-        self._listed_one_by_one: dict[tuple[str, SeriesFilter], Sequence[Listed]] = {}
 
     def gather(self) -> dict[str, Gathered]:
         """Read all instances, and return what was read of each by its id: their utilization, again
@@ -163,7 +174,7 @@ class Batch:
         only = instances[0].instance_id if len(self._all) == 1 else None
         wanted = SeriesFilter(self._names.namespace, self._names.utilization)
         try:
-            series_by_id = self._passes.get(wanted) or self._metrics.list_series(
+            series_by_id = self._listings.by_filter.get(wanted) or self._metrics.list_series(
                 self._target, wanted, only
             )
         except CloudError as error:
@@ -172,7 +183,7 @@ class Batch:
                     pending.problem = f"the search for its series failed: {error}"
             return None
         if only is None:
-            self._passes[wanted] = series_by_id
+            self._listings.by_filter[wanted] = series_by_id
         return series_by_id
 
     def _read_figures(self, candidates: list[Pending]) -> None:
@@ -202,8 +213,9 @@ class Batch:
             missing = [pending for pending in candidates if self._is_sought(pending, figure)]
             if missing:
                 instances_by_figure[figure] = missing
+        filter_of_one = self._filter_of_one(instances_by_figure)
         for figure, instances in instances_by_figure.items():
-            for asked in self._listed_by_agent(instances, figure):
+            for asked in self._listed_by_agent(instances, figure, filter_of_one):
                 if asked.dimensions not in self._sets_of(asked.pending, figure):
                     yield asked
 
@@ -230,19 +242,45 @@ class Batch:
         figures whatever utilization is."""
         return pending.request.only_if is None and self._looks_everywhere(pending)
 
-    def _listed_by_agent(self, instances: list[Pending], figure: str) -> Iterator[AskedSeries]:
+    def _filter_of_one(
+        self, instances_by_figure: Mapping[str, list[Pending]]
+    ) -> SeriesFilter | None:
+        """Return the filter by which these instances are listed one by one, each with all of its
+        metrics; `None` if a pass over the namespace for each metric takes fewer calls."""
+        instance_ids: set[str] = set()
+        metrics: set[str] = set()
+        for figure, instances in instances_by_figure.items():
+            instance_ids.update(pending.instance_id for pending in instances)
+            metrics.update(metrics_of(figure, self._names))
+        is_few = len(instance_ids) <= _LISTED_SINGLY
+        # A longer window holds series that CloudWatch no longer lists as recently active. For many
+        # instances they are not sought.
+        is_recent = not is_few or self._window.length <= _RECENTLY_ACTIVE
+        wanted = SeriesFilter(self._names.namespace, None, is_recent)
+        not_listed: set[str] = set()
+        for instance_id in instance_ids:
+            if (instance_id, wanted) not in self._listings.by_instance:
+                not_listed.add(instance_id)
+        # Other instances may publish to the namespace, too: then a pass has more pages.
+        series = sum(pending.expected or 1 for pending in self._all)
+        calls_of_passes = len(metrics) * math.ceil(series / _SERIES_OF_A_PAGE)
+        if is_few or len(not_listed) <= calls_of_passes:
+            return wanted
+        return None
+
+    def _listed_by_agent(
+        self, instances: list[Pending], figure: str, filter_of_one: SeriesFilter | None
+    ) -> Iterator[AskedSeries]:
         """Yield the series of one figure of the agent that a listing shows.
 
-        A few instances are listed with all of their metrics, once for all figures, because most
-        figures are missing together. For many, one pass for each metric is cheaper: what nobody
-        publishes takes one empty page.
+        With `filter_of_one`, each instance is listed with all of its metrics, once for all figures,
+        because most figures are missing together. Without it, one pass is made for each metric:
+        what nobody publishes takes one empty page.
         """
         metrics = metrics_of(figure, self._names)
         words = FIGURES[figure].words
-        if len(instances) <= _LISTED_SINGLY:
-            is_recent = self._window.length <= _RECENTLY_ACTIVE
-            wanted = SeriesFilter(self._names.namespace, None, is_recent)
-            for asked in self._listed(instances, figure, wanted, words):
+        if filter_of_one is not None:
+            for asked in self._listed(instances, figure, filter_of_one, words, one_by_one=True):
                 if asked.metric in metrics:
                     yield asked
             return
@@ -320,15 +358,24 @@ class Batch:
                 yield asked
 
     def _listed(
-        self, instances: list[Pending], figure: str, wanted: SeriesFilter, what: str
+        self,
+        instances: list[Pending],
+        figure: str,
+        wanted: SeriesFilter,
+        what: str,
+        *,
+        one_by_one: bool = False,
     ) -> Iterator[AskedSeries]:
         """Yield the series of these instances that a listing shows. `what` names them in a problem.
+        A few instances are listed one by one in any case, and many if `one_by_one`.
 
         If the listing fails, yield nothing, and note that as the problem of each of the instances
         that publishes utilization and has no problem yet: a failed listing is no silence.
         """
         try:
-            series_by_id = self._list_series(instances, wanted)
+            series_by_id = self._list_series(
+                instances, wanted, one_by_one=one_by_one or len(instances) <= _LISTED_SINGLY
+            )
         except CloudError as error:
             for pending in instances:
                 if not pending.is_silent():
@@ -345,17 +392,17 @@ class Batch:
                 )
 
     def _list_series(
-        self, instances: list[Pending], wanted: SeriesFilter
+        self, instances: list[Pending], wanted: SeriesFilter, *, one_by_one: bool
     ) -> Mapping[str, Sequence[Listed]]:
-        """Return the series that CloudWatch lists for the filter `wanted`, by instance id. A few
-        instances are listed one by one; many by one pass over the namespace, which is then kept for
-        the next call. An instance without series may be missing. Raises: CloudError."""
-        if wanted in self._passes:
-            return self._passes[wanted]
-        if len(instances) > _LISTED_SINGLY:
-            whole_pass = self._metrics.list_series(self._target, wanted)
-            self._passes[wanted] = whole_pass
-            return whole_pass
+        """Return the series that CloudWatch lists for the filter `wanted`, by instance id: by a
+        call for each instance if `one_by_one`, else by one pass over the namespace. No call is made
+        twice. An instance without series may be missing. Raises: CloudError."""
+        passes = self._listings.by_filter
+        if wanted in passes:
+            return passes[wanted]
+        if not one_by_one:
+            passes[wanted] = self._metrics.list_series(self._target, wanted)
+            return passes[wanted]
         series_by_id: dict[str, Sequence[Listed]] = {}
         for pending in instances:
             series_by_id[pending.instance_id] = self._series_of_one(pending.instance_id, wanted)
@@ -363,12 +410,13 @@ class Batch:
 
     def _series_of_one(self, instance_id: str, wanted: SeriesFilter) -> Sequence[Listed]:
         """Return the series of one instance that CloudWatch lists for the filter `wanted`; empty if
-        there are none. They are listed once for this batch. Raises: CloudError."""
+        there are none. No call is made twice. Raises: CloudError."""
+        listed = self._listings.by_instance
         key = (instance_id, wanted)
-        if key not in self._listed_one_by_one:
+        if key not in listed:
             series_by_id = self._metrics.list_series(self._target, wanted, instance_id)
-            self._listed_one_by_one[key] = series_by_id.get(instance_id, ())
-        return self._listed_one_by_one[key]
+            listed[key] = series_by_id.get(instance_id, ())
+        return listed[key]
 
     def _figures(self, pending: Pending) -> Iterator[AskedSeries]:
         """Yield the series of a candidate's figures whose names are known; and for an aggregate of

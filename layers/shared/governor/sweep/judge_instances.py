@@ -14,7 +14,7 @@ from datetime import timedelta
 from governor.core.catalog import shape_of
 from governor.core.units import UtcDatetime
 from governor.evidence.gather_evidence import GatherEvidence
-from governor.evidence.read_batch import Passes
+from governor.evidence.read_batch import Listings
 from governor.evidence.request import EvidenceRequest, Gathered
 from governor.sweep.observation import observation_of
 from governor.sweep.store import Sweeps
@@ -54,9 +54,9 @@ class JudgeInstances:
                 cases[listed.id] = Case(listed, verdict, first_gpu_check_at=check_at)
         # First those that the previous sweep did not reach: their observations are the oldest.
         to_read.sort(key=lambda listed: listed.previous.at)
-        passes = Passes()
-        judged = self._judge_by_metrics(listing, to_read, passes, gpu_checks)
-        self._prove_idleness(listing, judged, passes)
+        listings = Listings()
+        judged = self._judge_by_metrics(listing, to_read, listings, gpu_checks)
+        self._prove_idleness(listing, judged, listings)
         cases.update(judged)
         return [cases[listed.id] for listed in listing.instances]
 
@@ -64,7 +64,7 @@ class JudgeInstances:
         self,
         listing: Listing,
         to_read: Sequence[ListedInstance],
-        passes: Passes,
+        listings: Listings,
         gpu_checks: Mapping[str, UtcDatetime],
     ) -> dict[str, Case]:
         """Read the metrics of these instances over the idle window, part by part, and judge each.
@@ -78,7 +78,7 @@ class JudgeInstances:
         listed_by_id = {listed.id: listed for listed in to_read}
         requests = [_request(listed) for listed in to_read]
         cases: dict[str, Case] = {}
-        for part in self.gather.in_parts(listing.target, requests, listing.now, passes):
+        for part in self.gather.in_parts(listing.target, requests, listing.now, listings):
             working = {}
             for instance_id, gathered in part.items():
                 listed = listed_by_id[instance_id]
@@ -101,7 +101,9 @@ class JudgeInstances:
                 )
         return cases
 
-    def _prove_idleness(self, listing: Listing, cases: Mapping[str, Case], passes: Passes) -> None:
+    def _prove_idleness(
+        self, listing: Listing, cases: Mapping[str, Case], listings: Listings
+    ) -> None:
         """Read and judge a second, longer window of each instance about which a question may start,
         and set the `proof` of its case to that verdict. Other cases stay as they are."""
         windows: dict[str, timedelta] = {}
@@ -111,7 +113,7 @@ class JudgeInstances:
             if window is not None and case.gathered is not None:
                 windows[case.id] = window
                 requests.append(_longer_request(case.listed, case.gathered, window))
-        gathered_by_id = self.gather(listing.target, requests, listing.now, passes)
+        gathered_by_id = self.gather(listing.target, requests, listing.now, listings)
         for instance_id, gathered in gathered_by_id.items():
             case = cases[instance_id]
             case.proof = case.listed.subject.judge_question(gathered.evidence, windows[instance_id])

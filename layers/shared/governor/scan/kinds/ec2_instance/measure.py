@@ -142,7 +142,7 @@ class _Publishers:
         if in_full and requests:
             self._list_once(policy)
         gather = GatherEvidence(self.place.metrics)
-        parts = gather.in_parts(self.place.target, requests, self.place.now, self.sources.passes)
+        parts = gather.in_parts(self.place.target, requests, self.place.now, self.sources.listings)
         for part in parts:
             for instance_id, gathered in part.items():
                 yield host_by_id[instance_id], gathered.evidence
@@ -156,14 +156,14 @@ class _Publishers:
             wanted.append(SeriesFilter(work.namespace, None, recently=False))
             wanted.append(SeriesFilter(work.namespace, None))
         for listing in wanted:
-            if listing in self.sources.passes:
+            if listing in self.sources.listings.by_filter:
                 continue
             try:
                 found = self.place.metrics.list_series(self.place.target, listing)
             except CloudError as error:
                 self.place.could_not_read(TOPIC, error)
             else:
-                self.sources.passes[listing] = found
+                self.sources.listings.by_filter[listing] = found
 
     def _report_problems(self, readings: Sequence[Reading]) -> None:
         """Report the problem of each reading that has one, among the things that were not read."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from governor.core.catalog import shape_of
 from governor.core.errors import AccessDenied, CloudError
 from governor.evidence.ports import Listed, SeriesFilter
-from governor.evidence.read_batch import Passes
+from governor.evidence.read_batch import Listings
 from governor.policy.model.profiles import PROFILES, Accelerators, MetricProfile
 from governor.scan.kind import Place
 from governor.scan.kinds.ec2_instance.model import Host, Source
@@ -29,7 +29,7 @@ class Sources:
 
     by_id: dict[str, list[Source]] = field(default_factory=dict)
     """In the order of the profiles."""
-    passes: Passes = field(default_factory=dict)
+    listings: Listings = field(default_factory=Listings)
     """Listings that the reads of evidence need not repeat."""
     problem: str = ""
     """Why a listing is missing, so that an instance without publishers may have some; empty if
@@ -59,7 +59,7 @@ def find_sources(place: Place, hosts: Sequence[Host]) -> Sources:
             continue
         for instance_id in sorted(wanted_ids & listed_by_id.keys()):
             found.add(profile, instance_id, listed_by_id[instance_id])
-    return Sources(found.by_id, dict(found.listings), problem)
+    return Sources(found.by_id, Listings(dict(found.listings)), problem)
 
 
 def _profiles_for(hosts: Sequence[Host]) -> list[MetricProfile]:
