@@ -36,7 +36,8 @@ _SPELLINGS = {
     r"judgement|acknowledgement|\bfulfil\b|\benrol\b|skilful|wilful": "judgment, fulfill",
     r"\bper cent\b|\bpractis(?:e|ed|ing)\b|\benquir": "percent, practice, inquiry",
 }
-_BRITISH = {re.compile(pattern, re.IGNORECASE): usual for pattern, usual in _SPELLINGS.items()}
+_BRITISH = {re.compile(pattern): usual for pattern, usual in _SPELLINGS.items()}
+"""Patterns of lower case: one that ignores the case has no first letters to look for."""
 _NAMES_OF_OTHERS = re.compile(
     r"aria-labelledby|labelledby|\"cancelled\"|`?\"?cancelling\"?`?|\.cancelled\(|Cancelled[A-Z]\w+"
     r"|TransactionCanceled\w*|\w+_CANCELLED\b|\bCANCELLED\b|\bcancelled_\w+|'cancelled'|`cancelled`"
@@ -49,11 +50,14 @@ _LONGEST = 400_000
 
 def british(text: str) -> list[str]:
     """Return each British spelling in a text, with the line it is in and the American one."""
+    if not any(pattern.search(text.lower()) for pattern in _BRITISH):
+        return []
+    ours = _NAMES_OF_OTHERS.sub("", text).lower()
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        ours = _NAMES_OF_OTHERS.sub("", line)
-        for pattern, usual in _BRITISH.items():
-            found += [f"{number}: {match[0]} ({usual})" for match in pattern.finditer(ours)]
+    for pattern, usual in _BRITISH.items():
+        for match in pattern.finditer(ours):
+            line = ours.count("\n", 0, match.start()) + 1
+            found.append(f"{line}: {match[0]} ({usual})")
     return found
 
 

@@ -82,7 +82,7 @@ _DESCRIPTIONS = (
 )
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads CloudFormation's own tags as plain data."""
 
 
@@ -164,10 +164,11 @@ def prose_of(path: Path) -> str:
 
 def _texts(tree: ast.Module) -> list[str]:
     """The texts of a module that hold several words; docstrings are for contributors."""
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = list(ast.walk(tree))
+    documents = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in documents
