@@ -1,5 +1,5 @@
 """Delivers alerts through every channel they are for, once each, and records what is to be tried
-again.
+again. Duplicates from the queue are dropped here.
 
 One alert goes: `_item` (is it still open?), `_routes` (to whom?), `_try` (claim, then send), and
 `settle` or `leave` (the record, see `recording`). A fault of one channel never holds up another.
@@ -232,8 +232,8 @@ class Dispatch:
             self._try(route, part)
 
     def _due_items(self, route: Route, items: Sequence[Item]) -> list[Item]:
-        """Return the items to try now by this route. Settled ones are left out; of one that must
-        wait, the seconds are noted in its `left`.
+        """Return the items to try now by this route. Settled ones are left out, so a duplicate
+        that comes later is dropped; of one that must wait, the seconds are noted in its `left`.
 
         An item waits as its channel asked, or while another worker sends it.
         """

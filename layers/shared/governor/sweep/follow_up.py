@@ -464,7 +464,8 @@ def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
 
 def _must_ask(case: Case) -> bool:
     """Return whether a question about this instance starts in this sweep: its record allows one, it
-    is proved idle, no earlier answer keeps it quiet, and it did not turn idle only now."""
+    is proved idle, no earlier outcome keeps it quiet (`quiet_until`), and it did not turn idle only
+    now."""
     if not _may_be_asked(case.record, case.listed.now):
         return False
     if not case.is_idle or not case.is_proved or case.listed.is_quiet:

@@ -67,7 +67,7 @@ LABELS = {
     Stage.REMIND: "Reminder",
     Stage.ESCALATE: "Escalation",
 }
-"""The words that name a repeated question in its subject."""
+"""The words that name a repeated question in its subject. `stage_words` makes the whole subject."""
 
 
 class StageWords(NamedTuple):

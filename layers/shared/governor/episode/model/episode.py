@@ -83,10 +83,10 @@ def quiet_until(
     was_opened: bool,
     failures: int | None = None,
 ) -> UtcDatetime | None:
-    """Return when people may be notified of the same idleness again: after one of the first three
-    failures in a row, in 5, 15 or 60 minutes; else in an hour if the episode was not opened, or
-    after `rule.ask_again_after_hours`. Return `None` if the outcome itself decides what is next, as
-    a stop does.
+    """Return when people may be asked or notified again about the same idleness: after one of the
+    first three failures in a row, in 5, 15 or 60 minutes; else in an hour if the episode was not
+    opened, or after `rule.ask_again_after_hours`. Return `None` if the outcome itself decides what
+    is next, as a stop does.
 
     `was_opened` is false if the episode was closed before anybody was asked or notified. `failures`
     is how many episodes in a row had failed before this one; `None` for an aborted workflow.

@@ -109,8 +109,9 @@ def marginal_price(instance: Instance, price: Price) -> Price:
     """Return the price that one more hour of this instance adds to the bill; `price` is its price
     if it runs and nothing is paid in advance.
 
-    The result is zero for a stopped instance, and for capacity that is paid in advance or by the
-    host. Otherwise it is `price`, also in a Capacity Reservation.
+    The result is zero for a stopped instance, and for capacity that is paid in advance, such as a
+    Capacity Block, or by the host. Otherwise it is `price`, also in a Capacity Reservation. Savings
+    Plans and Reserved Instances count only for the ledger (`cash_of`).
     """
     if instance.state == "stopped":
         return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)

@@ -2,7 +2,8 @@
 time.
 
 The functions have no side effects and always answer. Only evidence makes an instance idle: missing
-readings never do.
+readings never do. `utilization.py` decides whether there is enough data about GPUs, and `vetoes.py`
+whether there is enough about the other figures.
 """
 
 from __future__ import annotations
