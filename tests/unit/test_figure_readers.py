@@ -14,15 +14,23 @@ from cli import doctor
 from cli.policy_schema import policy_schema
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
-from governor.evidence.model import Evidence, Series, Window
+from governor.evidence.model import Evidence, MetricSource, Series, Window
 from governor.evidence.ports import MetricQuery
-from governor.evidence.rules.figures import FIGURES, Figure, Publisher, Scale, can_be_replayed
+from governor.evidence.rules.figures import (
+    FIGURES,
+    Figure,
+    Publisher,
+    Scale,
+    amount_text,
+    can_be_replayed,
+)
+from governor.evidence.rules.series import evidence_document
 from governor.policy.document import parse_policy
 from governor.policy.model.judging import Vetoes
 from governor.policy.model.policy import Policy
 from scripts.policy_reference import reference
 from simulation.store import SeriesStore
-from tests.builders import NOW, TARGET, make_instance
+from tests.builders import NOW, TARGET, make_evidence, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, anywhere, bins, by_window, run
 from tests.unit.simulation.test_fetch import HOURS, Past, aggregate, make_fetch
@@ -49,7 +57,7 @@ NEW_VETOES = {
             publisher=Publisher.EC2,
             metrics=("EBSWriteBytes",),
             statistic="Sum",
-            scale=Scale.PER_SECOND,
+            scale=Scale.BYTES_PER_SECOND,
         ),
         metric="EBSWriteBytes",
         reading=9e8,
@@ -213,8 +221,8 @@ def test_each_row_has_a_field_of_the_evidence_and_a_limit_in_the_policy() -> Non
     evidence_fields = {field.name for field in fields(Evidence)}
     for row in FIGURES.values():
         section, _, name = row.limit.partition(".")
-        assert row.field in evidence_fields
-        assert hasattr(getattr(Policy(), section), name)
+        assert row.field in evidence_fields, f"add the field {row.field} to Evidence"
+        assert hasattr(getattr(Policy(), section), name), f"add the setting {row.limit}"
     known = set(get_args(get_args(get_type_hints(Vetoes)["required"])[0]))
 
     assert known
@@ -230,4 +238,33 @@ def test_each_limit_of_the_policy_is_that_of_a_figure() -> None:
     settings = {field.name for field in fields(Vetoes)} - OTHER_VETOES
     limits = {row.limit for row in FIGURES.values()}
 
-    assert {f"vetoes.{setting}" for setting in settings} <= limits
+    unused = {f"vetoes.{setting}" for setting in settings} - limits
+
+    assert set() == unused, "give each of these limits a row in FIGURES"
+
+
+FIRST_FIELDS = {
+    *("window", "source", "gpus", "aggregate", "gpus_expected", "gpus_reporting"),
+    *("memory_used_percent", "power_percent_of_limit", "cpu_percent", "network_bytes_per_second"),
+    *("agentless_power_percent", "measured_percent", "read", "read_problem", "last_active"),
+}
+"""The fields of evidence that the first release has stored."""
+
+
+def test_evidence_that_is_stored_keeps_its_hash() -> None:
+    """An approval counts for the hash of the evidence: a field that is added is left out of it
+    while it is empty."""
+    evidence = Evidence(make_evidence((1.0,)).window, MetricSource.NONE)
+    message = "an empty new field changes the hash of stored evidence: keep it out of the document"
+
+    assert FIRST_FIELDS == set(evidence_document(evidence)), message
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_an_amount_has_its_unit(figure: str) -> None:
+    """A percentage says so; no other amount does."""
+    scale = FIGURES[figure].scale
+    is_percentage = scale.value.startswith("%")
+    message = f"give {scale} its own case in amount_text and factor_of"
+
+    assert amount_text(figure, 50.0).endswith("%") is is_percentage, message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from governor.core.instance import Shape
 from governor.policy.model.judging import Metrics
@@ -40,7 +40,7 @@ class Scale(Enum):
     PERCENT = "%"
     PERCENT_OF_POWER = "% of the GPU's power limit"
     PERCENT_OF_MEMORY = "% of the GPU's memory"
-    PER_SECOND = "bytes per second"
+    BYTES_PER_SECOND = "bytes per second"
     VCPUS = "busy vCPUs"
     """From a percentage of all vCPUs of the type."""
     SESSIONS = "sessions"
@@ -106,7 +106,7 @@ FIGURES: Mapping[str, Figure] = {
         publisher=Publisher.EC2,
         metrics=("NetworkIn", "NetworkOut"),
         statistic="Sum",
-        scale=Scale.PER_SECOND,
+        scale=Scale.BYTES_PER_SECOND,
     ),
     "agentless": Figure(
         words="EC2's own GPUPowerUtilization",
@@ -272,14 +272,17 @@ def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float
 
     Return `None` if the instance type does not say what 100% is, or is not known.
     """
-    if scale in (Scale.PERCENT, Scale.SESSIONS, Scale.FRAMES):
-        return 1.0
-    if scale is Scale.PER_SECOND:
-        return 1.0 / period_seconds
-    if scale is Scale.VCPUS:
-        return shape.vcpus / 100.0 if shape and shape.vcpus else None
-    whole = _whole(scale, shape)
-    return 100.0 / whole if whole else None
+    match scale:
+        case Scale.PERCENT | Scale.SESSIONS | Scale.FRAMES:
+            return 1.0
+        case Scale.BYTES_PER_SECOND:
+            return 1.0 / period_seconds
+        case Scale.VCPUS:
+            return shape.vcpus / 100.0 if shape and shape.vcpus else None
+        case Scale.PERCENT_OF_POWER | Scale.PERCENT_OF_MEMORY:
+            whole = _whole(scale, shape)
+            return 100.0 / whole if whole else None
+    assert_never(scale)
 
 
 _LEAST_POWER_PERCENT = 1.0
@@ -332,8 +335,11 @@ def _whole(scale: Scale, shape: Shape | None) -> int | None:
 def amount_text(figure: str, value: float) -> str:
     """Return a value of a figure with its unit, where its words do not say it: `12.5%`."""
     scale = FIGURES[figure].scale
-    if scale is Scale.PER_SECOND:
-        return f"{value / 1_000_000:.2f} MB/s"
-    if scale in (Scale.VCPUS, Scale.SESSIONS, Scale.FRAMES):
-        return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.1f}%"
+    match scale:
+        case Scale.BYTES_PER_SECOND:
+            return f"{value / 1_000_000:.2f} MB/s"
+        case Scale.VCPUS | Scale.SESSIONS | Scale.FRAMES:
+            return f"{value:.1f}".removesuffix(".0")
+        case Scale.PERCENT | Scale.PERCENT_OF_POWER | Scale.PERCENT_OF_MEMORY:
+            return f"{value:.1f}%"
+    assert_never(scale)

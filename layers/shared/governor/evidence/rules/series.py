@@ -305,30 +305,38 @@ def _percent_text(percent: Percent | None) -> str:
     return "not measured" if percent is None else f"{percent:.1f}%"
 
 
-_LEFT_OUT_IF_EMPTY = (
-    "work",
-    "samples",
-    "memory_newest_percent",
-    "last_measured",
-    "longest_hole_minutes",
-    "bound_utilization_percent",
-    "encoder_percent",
-    "decoder_percent",
-    "encoder_sessions",
-    "encoded_frames_per_second",
-    "busy_vcpus",
+_ALWAYS_WRITTEN = frozenset(
+    {
+        "window",
+        "source",
+        "gpus",
+        "aggregate",
+        "gpus_expected",
+        "gpus_reporting",
+        "memory_used_percent",
+        "power_percent_of_limit",
+        "cpu_percent",
+        "network_bytes_per_second",
+        "agentless_power_percent",
+        "measured_percent",
+        "read",
+        "read_problem",
+        "last_active",
+    }
 )
-"""Fields that were added later. Evidence that was stored before they existed keeps its hash."""
+"""The fields of the first release. Later fields are left out while they are empty, so evidence that
+was stored before a field existed keeps its hash."""
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the whole evidence as plain JSON data, to the last digit, without the newer fields
-    (`_LEFT_OUT_IF_EMPTY`) that are empty. This form is hashed and stored."""
+    """Return the whole evidence as plain JSON data, to the last digit, without empty fields that
+    are not in `_ALWAYS_WRITTEN`. This form is hashed and stored."""
     document: dict[str, Any] = {}
     for evidence_field in fields(evidence):
         name = evidence_field.name
         value = getattr(evidence, name)
-        if name in _LEFT_OUT_IF_EMPTY and value in (None, (), {}):
+        is_empty = value in (None, (), {})
+        if is_empty and name not in _ALWAYS_WRITTEN:
             continue
         document[name] = plain(value)
     return document
