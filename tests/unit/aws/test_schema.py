@@ -136,7 +136,9 @@ def breaks(old: Any, new: Any, where: str = "") -> Iterator[str]:
 def test_every_shape_is_recorded() -> None:
     """If this fails, a stored record has changed: docs/state.md says what to do."""
     recorded = json.loads(PATH.read_text())[str(SCHEMA)]
-    assert recorded.get("latest", recorded["first"]) == shapes()
+    message = "a stored record has changed: read docs/state.md#changing-what-is-stored"
+
+    assert recorded.get("latest", recorded["first"]) == shapes(), message
 
 
 def test_the_number_is_raised_when_a_release_before_could_not_read_on() -> None:

@@ -23,7 +23,9 @@ def test_every_setting_has_an_example() -> None:
     """`STORED` is what tests store in the channel secret. Settings of one channel are together."""
     settings = [setting for kind in CHANNELS.values() for setting in kind.settings]
 
-    assert set(settings) == set(STORED)
+    message = "give each setting an example in STORED of tests/unit/notify/builders.py"
+
+    assert set(settings) == set(STORED), message
     assert len(settings) == len(set(settings))
     assert set(settings) < KEYS
 
@@ -41,7 +43,7 @@ def channel_names() -> set[str]:
 
 def test_every_channel_is_in_the_registry() -> None:
     """A class that no row makes would never send."""
-    assert set(CHANNELS) == channel_names()
+    assert set(CHANNELS) == channel_names(), "give each channel class a row in CHANNELS"
 
 
 @pytest.mark.parametrize("name", WITH_SETTINGS)
@@ -68,7 +70,7 @@ def test_a_channel_of_everybody_is_made_from_its_own_settings(name: str) -> None
 def test_the_docs_explain_each_setting(name: str) -> None:
     """And how to let the channel reach a receiver in a private network."""
     for setting in (*CHANNELS[name].settings, f"{name}_private"):
-        assert f"`{setting}`" in PAGE, setting
+        assert f"`{setting}`" in PAGE, f"explain {setting} in docs/channels.md"
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -76,4 +78,16 @@ def test_a_delivery_to_machines_reaches_no_person(name: str) -> None:
     """The record of a delivery must know which channels nobody reads."""
     delivery = Delivery("subject", "message", name, "target", NOW)
 
-    assert delivery.reached_people is not CHANNELS[name].is_read_by_machines
+    message = f"Delivery.reached_people and the row of {name} disagree on whether people read it"
+
+    assert delivery.reached_people is not CHANNELS[name].is_read_by_machines, message
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_channel_has_tests_of_its_own_form(name: str) -> None:
+    """No common test knows what a channel takes for a link or a mention, and how long a message may
+    be."""
+    file = f"tests/unit/notify/test_{name}.py"
+    message = f"write {file}: the longest message, and names that the channel would read as markup"
+
+    assert (ROOT / file).is_file(), message
