@@ -148,11 +148,11 @@ def test_a_figure_is_known_to_its_recipe_alone(figure: str) -> None:
 @pytest.mark.parametrize("cause", Cause)
 def test_a_cause_has_a_response_and_words(cause: Cause) -> None:
     """Rows of two tables; the steps that follow read the row and know no cause."""
+    assert cause in RESPONSES, f"give {cause!r} a row in RESPONSES"
     warned = Warned("e-1", TARGET.account, TARGET.region, "i-1", cause, NOW)
     sent = HookAnswer(HookState.SENT)
     alert = warning_alert(make_instance(), warned, None, NOBODY, NOW, sent)
 
-    assert cause in RESPONSES
     assert "notebook" in alert.subject
     assert who_names(f"Cause.{cause.name}") <= recipe("A new event source") | OWN_EVENT
 
@@ -177,11 +177,25 @@ def test_a_response_is_complete(cause: Cause) -> None:
     says_what_is_lost = response.is_certain and not response.has_own_fields
     document = (ROOT / "stacks/telemetry.yaml").read_text(encoding="utf-8")
 
-    assert bool(response.lost_capacity) is says_what_is_lost
-    assert f"              - {response.hook_reason}\n" in document
-    assert f"`{response.hook_reason}`" in page("interruptions")
-    assert 1 == len(template_lines("many", {"kind": response.kind}))
-    assert f"`{response.detail_type}`" in page("events")
+    assert bool(response.lost_capacity) is says_what_is_lost, "set lost_capacity in its row"
+    reason = response.hook_reason
+    assert f"              - {reason}\n" in document, f"allow {reason} in stacks/telemetry.yaml"
+    assert f"`{reason}`" in page("interruptions"), f"explain {reason} in docs/interruptions.md"
+    words = template_lines("many", {"kind": response.kind})
+    assert 1 == len(words), f"word the kind {response.kind} in alerts/words/events/many.txt"
+    name = response.detail_type
+    assert f"`{name}`" in page("events"), f"describe {name} in scripts/events.yaml: make fix"
+
+
+def test_each_warning_has_a_sample() -> None:
+    """`make up` and the integration tests send the samples."""
+    samples = [path.read_text(encoding="utf-8") for path in (ROOT / "events").rglob("*.json")]
+    unsent = []
+    for response in RESPONSES.values():
+        if not any(f'"{response.detail_type}"' in sample for sample in samples):
+            unsent.append(response.detail_type)
+
+    assert [] == unsent, "add a sample of each of these events to the folder of its function"
 
 
 def page(name: str) -> str:
@@ -197,8 +211,9 @@ def test_each_warning_is_brought_and_each_that_is_brought_is_read() -> None:
         kinds = [kind for kind in rule.pattern["detail-type"] if isinstance(kind, str)]
         brought.setdefault(rule.folder, set()).update(kinds)
     answered = set().union(*brought.values())
+    unbrought = {response.detail_type for response in RESPONSES.values()} - answered
 
-    assert {response.detail_type for response in RESPONSES.values()} <= answered
+    assert set() == unbrought, "add these detail types to the rules of template.yaml"
     assert brought["handle_spot_interruption"]
     assert brought["handle_spot_interruption"] <= set(WARNINGS)
 
