@@ -1108,6 +1108,7 @@ EVERY_EVENT = [*Cause, *OTHER_EVENTS]
 def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: str) -> None:
     """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is
     read."""
+    assert name in EVENTS, f"give {name!r} a row in WARNINGS: its alert, and what it must say"
     alert, said = EVENTS[name]
     # Plain SNS carries the alert as it is; the channels add what the instance cost at the last
     # sweep.
