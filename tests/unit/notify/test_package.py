@@ -23,7 +23,7 @@ def test_every_setting_has_an_example() -> None:
     """`STORED` is what tests store in the channel secret. Settings of one channel are together."""
     settings = [setting for kind in CHANNELS.values() for setting in kind.settings]
 
-    message = "give each setting an example in STORED of tests/unit/notify/builders.py"
+    message = "STORED in tests/unit/notify/builders.py holds one example of each setting"
 
     assert set(settings) == set(STORED), message
     assert len(settings) == len(set(settings))
