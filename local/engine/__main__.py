@@ -21,6 +21,7 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     from ministack import app
 
+    from local.engine import serving
     from local.engine.repairs import repair_all
     from local.engine.simulators.mount import mount
     from local.engine.simulators.weather import serve
@@ -32,7 +33,7 @@ def main() -> None:
         # Read by the engine when it starts the process of a function.
         os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
     _spare_the_collector()
-    app.main()
+    serving.serve(app.app)
 
 
 def _spare_the_collector() -> None:
