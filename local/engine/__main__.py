@@ -23,11 +23,13 @@ def main() -> None:
 
     from local.engine import serving
     from local.engine.repairs import repair_all
+    from local.engine.shortcuts import take_shortcuts
     from local.engine.simulators.mount import mount
     from local.engine.simulators.weather import serve
 
     simulation = mount()
     repair_all(float(os.environ.get("SFN_WAIT_SCALE", "1")), simulation)
+    take_shortcuts()
     if os.environ.get("LOCAL_CLOUD_WEATHER"):
         port = serve(simulation.weather, int(os.environ["GATEWAY_PORT"]))
         # Read by the engine when it starts the process of a function.

@@ -1,4 +1,5 @@
-"""One bare engine for all tests of the local cloud; nothing of the product is deployed in it."""
+"""A bare engine for the tests of the local cloud, and one that enforces IAM; nothing of the product
+is deployed in them."""
 
 from __future__ import annotations
 
@@ -18,6 +19,14 @@ def bare_cloud() -> Iterator[LocalCloud]:
     """An engine with nothing deployed. Waits and time-outs last a twentieth of their time."""
     pytest_socket.enable_socket()
     with LocalCloud(wait_scale=0.05) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def enforcing() -> Iterator[LocalCloud]:
+    """An engine that enforces IAM, with nothing deployed."""
+    pytest_socket.enable_socket()
+    with LocalCloud(wait_scale=0.05, enforce_iam=True) as cloud:
         yield cloud
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-import pytest_socket
 from botocore.exceptions import ClientError
 
 from local.engine.cloud import ACCOUNT, REGION, LocalCloud
@@ -52,14 +51,6 @@ PROPERTIES: dict[str, Any] = {
     ],
 }
 QUESTION = {"pk": {"S": "APPROVAL#1"}, "sk": {"S": "REQUEST"}}
-
-
-@pytest.fixture(scope="module")
-def enforcing() -> Iterator[LocalCloud]:
-    """An engine that enforces IAM, with nothing deployed."""
-    pytest_socket.enable_socket()
-    with LocalCloud(wait_scale=0.05, enforce_iam=True) as cloud:
-        yield cloud
 
 
 @pytest.fixture
