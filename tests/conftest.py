@@ -10,10 +10,11 @@ import pytest
 import pytest_socket
 from hypothesis import settings
 
-from local.engine.service_models import remember_service_models
+from local.engine.service_models import remember_service_models, remember_user_agents
 from tests.properties import FEW, MANY, examples
 
 remember_service_models()
+remember_user_agents()
 # Read once, by whichever test imports the metrics first; a test's own environment comes too late
 # for it.
 os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "test")

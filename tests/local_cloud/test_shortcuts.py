@@ -1,4 +1,4 @@
-"""What the engine keeps from request to request is never out of date."""
+"""Answers that the engine keeps from request to request are never out of date."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from botocore import loaders
 
-from local.engine.service_models import remember_service_models
+from local.engine.service_models import remember_service_models, remember_user_agents
 
 LIBRARIES = (
     "botocore.client",
@@ -142,6 +142,7 @@ def _import_below(name: str) -> None:
 def _remember_models() -> None:
     """Parses the descriptions that functions need, before they ask."""
     remember_service_models()
+    remember_user_agents()
     loader = loaders.Loader(include_default_search_paths=True)
     for name in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(name)
