@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -35,6 +36,7 @@ def serve(application: Any) -> None:
 
 
 def _allow_many_connections() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # macOS allows fewer than it names.
+    with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
