@@ -24,6 +24,8 @@ def serve(application: Any) -> None:
         http="httptools",
         loop="uvloop",
         lifespan="on",
+        # The engine reads these headers itself, where AWS does.
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         # The engine adds the date itself, and AWS names no server.
         server_header=False,
