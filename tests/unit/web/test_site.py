@@ -257,7 +257,7 @@ def test_the_page_says_what_will_happen() -> None:
             "has been idle for 1 h. Stop it?</h1>",
             "$24 a day",
             "If nobody answers by Sat 12:02 UTC (in 24 h), nothing happens.</strong>",
-            ">Keep until Sat 09:00 UTC ($21)</button>",
+            '>Keep until Sat 09:00 <span class="under">UTC ($21)</span></button>',
             "stop the instance",
             "1x250",
             "i-0123456789abcdef0",

@@ -185,8 +185,12 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 def time_with_zone(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """Return a moment as text in a time zone, with the zone's city: `Sat 04:02 Berlin`. From six
     days away from `now` on, the date is in it. It is for subjects of messages."""
-    city = zone.rpartition("/")[2].replace("_", " ")
-    return f"{day_and_time(moment, zone, now)} {city}"
+    return f"{day_and_time(moment, zone, now)} {city_of(zone)}"
+
+
+def city_of(zone: str) -> str:
+    """Return the name of a time zone as people read it, its city: `Los Angeles`."""
+    return zone.rpartition("/")[2].replace("_", " ")
 
 
 def in_utc(moment: UtcDatetime) -> str:

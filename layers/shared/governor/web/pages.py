@@ -23,7 +23,7 @@ from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import (
     keep_end,
-    keep_text,
+    keep_label,
     late_hold_text,
     stated_notice_end,
 )
@@ -151,7 +151,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         console=instance_page(target.region, episode.instance.instance_id),
         keep_options=_keep_options(view),
         keep_end=iso(keep_end(episode, view.now)),
-        keep_label=keep_text(episode, view.now),
+        keep_label=keep_label(episode, view.now),
         zone=episode.asking.time_zone,
         latest=_latest(view),
         silence=view.silence,

@@ -33,7 +33,7 @@ _STRIP_HEIGHT = 14.0
 _STRIP_PITCH = 18.0
 """Distance from the top of one strip to the top of the next."""
 _FOOT = 20.0
-_LETTER_WIDTH = 5.8
+_LETTER_WIDTH = 6.6
 """The width of a letter of a label, roughly."""
 _HEATS = (25.0, 50.0, 75.0, 100.0)
 """The highest percent of each shade, from pale to dark."""
