@@ -195,9 +195,9 @@ def pages() -> Iterator[tuple[str, str]]:
     for mode in (Mode.OBSERVE, Mode.AUTO):
         world = _world(mode=mode)
         world.state.put(first_approval(world.episode))
-        yield f"page-{mode.value}", world.get().body
+        yield f"page-{mode.value}", world.get().sent
     world = _world(Action.TERMINATE)
-    yield "page-ask", world.get().body
+    yield "page-ask", world.get().sent
     stopped, told = _world(Action.TERMINATE), asked_about_stopped()
     ref = replace(stopped.ref, number=0)
     kept = {name: getattr(told, name) for name in ("price", "plan", "reason", "measurement")}
@@ -209,15 +209,15 @@ def pages() -> Iterator[tuple[str, str]]:
         instance=instance,
         terms=replace(stopped.episode.terms, people_needed=2),
     )
-    yield "page-ask-stopped", stopped.get().body
+    yield "page-ask-stopped", stopped.get().sent
     world.post("approve", typed_instance_id=world.ref.instance_id)
     world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
-    yield "page-snapshots-run", world.get().body
+    yield "page-snapshots-run", world.get().sent
     world.post("hold")
     ending = EpisodeEnding(Outcome.HELD, "held", NOW, became=Outcome.STOPPED)
     world.change(phase=Phase.CLOSED, ending=ending)
-    yield "page-held", world.get().body
-    yield "page-several-after-a-yes", DigestWorld().post("approve", losses="accepted", **BOTH).body
+    yield "page-held", world.get().sent
+    yield "page-several-after-a-yes", DigestWorld().post("approve", losses="accepted", **BOTH).sent
 
 
 def _world(action: Action = Action.STOP, mode: Mode = Mode.ASK) -> World:

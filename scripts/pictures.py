@@ -21,6 +21,7 @@ from governor.approvals.model.approval import Stage
 from governor.console.views.overview import overview
 from governor.core.catalog import shape_of
 from governor.core.instance import Volume
+from governor.core.line_breaks import steady_page
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Price
 from governor.episode.rules.plan import draw_plan
@@ -130,7 +131,7 @@ def _overview() -> str:
     """The console's first page over a made-up fleet, as `make up` shows it."""
     world = console_world.lively()
     world.policy = Policy(mode=Mode.ASK)
-    page = Reply(200, (), console_world.html(overview, world).encode())
+    page = Reply(200, (), steady_page(console_world.html(overview, world)).encode())
     story = Story(
         episode_store=world.state,
         approval_store=world.state,
@@ -148,7 +149,7 @@ def _question() -> tuple[str, str, str, str]:
     """The page, the same after a yes and a stop, the mail and the Slack message."""
     world = World(zone="Europe/Berlin")
     world.state.put(_episode(world.episode))
-    question = world.get().body
+    question = world.get().sent
     alert = stage_alert(world.episode, Stage.ASK, NOW, LINK, LATER)
     message = message_of(queued(alert), world.episode, link=alert.link, now=NOW)
     document = email_document(message, sender="gpu@example.com", recipient=ALICE)
@@ -158,7 +159,7 @@ def _question() -> tuple[str, str, str, str]:
     world.post("approve")
     world.state.note_step(world.ref, "snapshot", NOW)
     world.end(Outcome.STOPPED)
-    return question, world.get().body, mail, slack
+    return question, world.get().sent, mail, slack
 
 
 def _episode(plain: Episode) -> Episode:

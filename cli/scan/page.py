@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from governor.console.cells import name_html, steady
+from governor.console.cells import name_html
+from governor.core.line_breaks import steady
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of

@@ -198,7 +198,7 @@ def test_no_cell_of_a_question_breaks_a_word_or_a_number(
     assert_whole(visitor)
 
 
-@pytest.mark.parametrize("make", [lambda: World().get().body, lambda: page_html(report())])
+@pytest.mark.parametrize("make", [lambda: World().get().sent, lambda: page_html(report())])
 def test_no_cell_of_a_linked_page_or_of_a_scan_breaks_a_word_or_a_number(
     new_visitor: NewVisitor, make: Any
 ) -> None:

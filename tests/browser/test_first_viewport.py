@@ -69,21 +69,21 @@ def rehearsal() -> str:
     """Nobody is asked about it."""
     world = hard(World(Action.TERMINATE), mode=Mode.OBSERVE)
     world.state.put(first_approval(world.episode))
-    return world.get().body
+    return world.get().sent
 
 
 def notice() -> str:
     """Mode auto, which can be held."""
     world = hard(World(Action.TERMINATE), mode=Mode.AUTO)
     world.state.put(first_approval(world.episode))
-    return world.get().body
+    return world.get().sent
 
 
 def gated() -> str:
     """Somebody who must sign in first."""
     gate = Gated()
     hard(gate.world)
-    return gate.ask("GET").body
+    return gate.ask("GET").sent
 
 
 def in_console() -> str:
@@ -93,14 +93,14 @@ def in_console() -> str:
 
 
 CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
-    "plain": (lambda: World().get().body, ("Keep until", "Stop it…")),
+    "plain": (lambda: World().get().sent, ("Keep until", "Stop it…")),
     "console": (in_console, ("Keep until", "Stop it…")),
-    "two people": (lambda: hard(World(people=2)).get().body, ("Keep until", "Terminate it…")),
+    "two people": (lambda: hard(World(people=2)).get().sent, ("Keep until", "Terminate it…")),
     "silence acts": (
-        lambda: hard(World(), acts_on_silence=True).get().body,
+        lambda: hard(World(), acts_on_silence=True).get().sent,
         ("Keep until", "Terminate it…"),
     ),
-    "list": (lambda: hard(World(link_of=BROADCAST)).get().body, ("Keep until", "cannot be used")),
+    "list": (lambda: hard(World(link_of=BROADCAST)).get().sent, ("Keep until", "cannot be used")),
     "sign-in": (gated, ("Sign in to decide",)),
     "rehearsal": (rehearsal, ()),
     "notice": (notice, ("Hold it", "Keep until")),
@@ -154,7 +154,7 @@ def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
     """And what is lost begins above the buttons, as in the picture that the page was made after."""
     world = World()
     world.change(history=episode_of().measurement.history)
-    phone.set_content(world.get().body)
+    phone.set_content(world.get().sent)
     top = phone.locator(".answers").bounding_box()
     chart, lost = (phone.locator(part).first.bounding_box() for part in ("figure", ".lost"))
 
@@ -169,7 +169,7 @@ def test_the_texts_of_the_pictures_can_be_read(window: Window, width: int) -> No
     """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs,
     too."""
     page = window(width)
-    page.set_content(hard(World()).get().body)
+    page.set_content(hard(World()).get().sent)
     for summary in page.locator("main > details > summary").all():
         summary.click()
     for number in range(2):
@@ -189,7 +189,7 @@ def test_forced_colors_keep_the_picture_and_the_buttons(window: Window) -> None:
     """Work and idleness are told apart, and the button that stops can be read."""
     page = window(390)
     page.emulate_media(forced_colors="active")
-    page.set_content(hard(World()).get().body)
+    page.set_content(hard(World()).get().sent)
 
     def color(part: str, name: str) -> str:
         return str(page.locator(part).first.evaluate(f"one => getComputedStyle(one)['{name}']"))

@@ -72,7 +72,7 @@ def test_a_page_is_closed_and_names_who_reads_it(path: str) -> None:
     assert "script-src 'self'" not in found["headers"]["Content-Security-Policy"]
     assert "default-src 'none'" in found["headers"]["Content-Security-Policy"]
     assert "Fleet &lt;all&gt;" in found["body"]
-    assert "last sweep 2 min ago" in found["body"]
+    assert "last sweep 2\u00a0min ago" in found["body"]
     assert "1 of 2 targets not read" in found["body"]
     assert "ada@example.com" in found["body"]
 

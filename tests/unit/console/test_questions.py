@@ -94,7 +94,10 @@ def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
     )
 
     said = answered["body"].replace("</strong>", "")
-    assert (200, True) == (answered["statusCode"], ": Recorded: kept until Sat 09:00 UTC." in said)
+    assert (200, True) == (
+        answered["statusCode"],
+        ": Recorded: kept until Sat\u00a009:00\u00a0UTC." in said,
+    )
     stored = site.world.state.approval(APPROVAL_ID)
     assert stored is not None
     assert stored.decision is not None
@@ -221,7 +224,7 @@ def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
     cookies, own = site.cookies(), f"/questions/{APPROVAL_ID}"
     asked = site.ask(own, cookies=cookies)["body"]
     assert "Stop it?</h1>" in asked
-    assert "Measured until Fri 12:00 UTC." in asked
+    assert "Measured until Fri\u00a012:00\u00a0UTC." in asked
 
     site.post(cookies, own, answer="approve", losses="accepted")
     assert "<h1>Stopping notebook: approved</h1>" in site.ask(own, cookies=cookies)["body"]

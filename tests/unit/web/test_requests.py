@@ -9,7 +9,7 @@ import pytest
 
 from governor.core.parsing import parse
 from governor.web.requests import HttpRequest
-from governor.web.responses import redirect, to_lambda
+from governor.web.responses import Response, redirect, to_lambda
 from tests.unit.template.machines import ROOT
 
 
@@ -63,3 +63,12 @@ def test_cookies_go_out_in_a_field_of_their_own() -> None:
 
     assert ["a=1; Path=/", "b=; Max-Age=0"] == answer["cookies"]
     assert "cookies" not in to_lambda(redirect("https://api.example.com/"))
+
+
+def test_times_do_not_break_in_pages_and_stay_as_they_are_in_data() -> None:
+    """A program that reads JSON or CSV gets plain spaces."""
+    page = Response(200, "<p>Fri 12:02 UTC</p>", {"Content-Type": "text/html; charset=utf-8"})
+    data = Response(200, '"Fri 12:02 UTC"', {"Content-Type": "application/json"})
+
+    assert "<p>Fri\u00a012:02\u00a0UTC</p>" == to_lambda(page)["body"]
+    assert data.body == to_lambda(data)["body"]

@@ -168,7 +168,7 @@ class Console:
             # There is one at most: the session begins or ends, or a code is named.
             [headers["Set-Cookie"]] = response.cookies
         content_type = headers.pop("Content-Type")
-        body = "" if request.method == "HEAD" else response.body
+        body = "" if request.method == "HEAD" else response.sent
         return Routed(response.status, content_type, body, headers)
 
     def _answer_caller(

@@ -17,24 +17,6 @@ _LONGEST_PIECE = 20
 _SPLIT = re.compile(r"[\s\-_./@:=]+")
 _MARK = re.compile(r"(?<=[_./@:=])(?=[^_./@:=])")
 """The place after a mark at which browsers do not break by themselves."""
-_NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
-_ZONE = r"[A-Z]\w+(?: [A-Z]\w+)*"
-_TIME = rf"(?:[A-Z][a-z]{{2}} )?(?:[A-Z][a-z]{{2}} \d{{1,2}}, )?\d\d:\d\d(?: {_ZONE})?"
-_WHOLE = re.compile(
-    rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin
-    r"|\b\d+ (?:h|min|days?)\b(?: \d+ min\b)?"  # 6 h 40 min
-    r"|\b[A-Z][a-z]{2} \d{1,2}\b"  # Dec 5
-)
-
-
-def steady(text: str) -> str:
-    """Return the text with spaces that do not break in its times, dates and lengths."""
-    return _WHOLE.sub(_without_breaks, text)
-
-
-def _without_breaks(found: re.Match[str]) -> str:
-    """Return what was found, with spaces that do not break."""
-    return found[0].replace(" ", _NO_BREAK_SPACE)
 
 
 def name_html(name: str) -> Markup:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from governor.core.errors import LinkError, LinkExpired
+from governor.core.line_breaks import steady_page
 from governor.core.units import left, people, span, usd
 from governor.episode.model.plan import STEP_TEXT
 
@@ -95,6 +96,12 @@ class Response:
     note: str | None = None
     cookies: tuple[str, ...] = ()
 
+    @property
+    def sent(self) -> str:
+        """Return the body as it is sent: in a page, times do not break."""
+        is_page = self.headers.get("Content-Type", "").startswith("text/html")
+        return steady_page(self.body) if is_page else self.body
+
 
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
@@ -139,7 +146,7 @@ def to_lambda(response: Response) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "statusCode": response.status,
         "headers": dict(response.headers),
-        "body": response.body,
+        "body": response.sent,
     }
     if response.cookies:
         answer["cookies"] = list(response.cookies)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from governor.approvals.messages.failures import readable
 from governor.approvals.model.terms import Rank, Scope
-from governor.console.cells import name_html, steady
+from governor.console.cells import name_html
 from governor.console.formats import TEMPLATES
 from governor.console.page import Table, ViewRequest
 from governor.console.present import Row
@@ -464,5 +464,4 @@ TEMPLATES.filters.update(
     project=project_href,
     spark=charts.sparkline,
     name=name_html,
-    steady=steady,
 )
