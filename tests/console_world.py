@@ -6,6 +6,7 @@ Everything follows from a seed, so that a picture of a page can be compared with
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -339,3 +340,8 @@ def html(
     """A view's page as the console sends it."""
     ask = world.asked(who, **query)
     return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}").body
+
+
+def without_argument_marks(page: str) -> str:
+    """The page with its commands as text: each argument stands in a mark of its own."""
+    return re.sub(r'<span class="argument">(.*?)</span>', r"\1", page)

@@ -24,7 +24,16 @@ from governor.fleet.model import FleetRow, Share
 from governor.limits.model.breaker import BreakerState
 from governor.table.keys import place
 from tests.builders import NOW, make_entry
-from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_row
+from tests.console_world import (
+    TARGETS,
+    ConsoleWorld,
+    asked,
+    caller,
+    html,
+    lively,
+    make_row,
+    without_argument_marks,
+)
 from tests.rights import only_what_the_role_allows
 
 __all__ = ["only_what_the_role_allows"]
@@ -137,7 +146,7 @@ def test_before_the_first_day_the_missing_steps_stand_with_their_commands(
     world = ConsoleWorld()
     if rows is not None:
         world.keep(*rows)
-    text = html(overview, world)
+    text = without_argument_marks(html(overview, world))
     section = text.partition('aria-labelledby="days"')[2].partition("</section>")[0]
     steps = re.findall(r"<li>([^.<]+)\b[^<]*<code class=\"command\">([^<]+)</code>", section)
 

@@ -29,7 +29,7 @@ from governor.scan.snapshot import snapshot
 from governor.scan.store import Scans
 from governor.scan.unread import refused_scan
 from tests.builders import NOW
-from tests.console_world import TARGETS, ConsoleWorld, caller, html
+from tests.console_world import TARGETS, ConsoleWorld, caller, html, without_argument_marks
 
 HERE, THERE = TARGETS
 LAMBDA_LIMIT = 6 * 1024 * 1024
@@ -80,7 +80,7 @@ def stored() -> ConsoleWorld:
 
 def test_the_most_expensive_waste_comes_first_with_evidence_command_and_age() -> None:
     """The list is over all places; names cannot become markup."""
-    text = html(ungoverned, stored(), path="/ungoverned")
+    text = without_argument_marks(html(ungoverned, stored(), path="/ungoverned"))
 
     assert "$19,776 a month is wasted by 2 of 4 resources that are not governed" in text
     assert text.index("vector-db") < text.index("chat-poc") < text.index("busy-one")
