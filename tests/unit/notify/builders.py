@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -125,3 +126,10 @@ class FakeHttps(Https):
         if answer.status == 0:
             raise urllib3.exceptions.TimeoutError
         return answer
+
+
+def as_read(page: str) -> str:
+    """The HTML of a mail as it reads: with plain spaces, and without the marks that keep an id on
+    one line."""
+    unmarked = re.sub(r'<span style="white-space:nowrap">(.*?)</span>', r"\1", page)
+    return unmarked.replace("\xa0", " ")

@@ -27,7 +27,14 @@ from governor.core.errors import (
 )
 from governor.notify.email import EmailChannel, email_document
 from governor.notify.message import Chart, DeliveryRefused, DeliveryRetryable, Message, Table
-from tests.unit.notify.builders import EPISODE, FACTS, LINK, make_message, make_outcome
+from tests.unit.notify.builders import (
+    EPISODE,
+    FACTS,
+    LINK,
+    as_read,
+    make_message,
+    make_outcome,
+)
 
 SENDER, RECIPIENT = "governor@example.com", "ann@example.com"
 EVIL = """<script>x</script><a href="https://evil.example">" onmouseover='x'"""
@@ -85,6 +92,13 @@ def parsed(message: Message) -> EmailMessage:
 def body(mail: EmailMessage, kind: str) -> str:
     """The text of one form."""
     part = mail.get_body(preferencelist=(kind,))
+    assert part is not None
+    return as_read(str(part.get_content()))
+
+
+def sent_html(mail: EmailMessage) -> str:
+    """The HTML, byte for byte."""
+    part = mail.get_body(preferencelist=("html",))
     assert part is not None
     return str(part.get_content())
 
@@ -193,9 +207,10 @@ def test_a_mail_is_never_so_long_that_its_end_is_hidden(
         sections=(Section("x" * 200, tuple(lines)),) * sections,
         evidence=Table("t", ("a", "b"), (("<" * 90, "ü" * 90),) * rows),
     )
-    html = body(parsed(message), "html")
+    mail = parsed(message)
+    html = body(mail, "html")
     page = Page(html)
-    assert len(html.encode()) < 100_000
+    assert len(sent_html(mail).encode()) < 100_000
     assert [LINK] == page.links
     assert "notebook (i-0123456789abcdef0)" in page.text
     assert ("There is more" in page.text) == ("<table style" not in html)
@@ -297,3 +312,13 @@ def test_ses_takes_it_from_a_verified_sender_only() -> None:
         sender.send(make_message())
     boto3.client("ses").verify_email_identity(EmailAddress=SENDER)
     assert sender.send(make_message()).delivery_id
+
+
+def test_times_and_ids_do_not_break_in_the_html_and_are_plain_in_the_text() -> None:
+    """What a person copies from the text has no special spaces; nothing is escaped twice."""
+    line = "i-0123456789abcdef0 <b> stops at Sat 04:02 Berlin"
+    mail = parsed(replace(make_message(), sections=(Section("Plan", (line,)),)))
+
+    assert line in body(mail, "plain")
+    kept = '<span style="white-space:nowrap">i-0123456789abcdef0</span> &lt;b&gt; stops at '
+    assert kept + "Sat\u00a004:02\u00a0Berlin" in sent_html(mail)

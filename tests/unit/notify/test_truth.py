@@ -81,6 +81,7 @@ from governor.verdict.rules.judging import asked_because
 from local.demo.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET, make_entry, make_evidence
 from tests.episodes import changed
+from tests.unit.notify.builders import as_read
 from tests.unit.worlds.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
@@ -207,7 +208,7 @@ def mailed(message: Message) -> dict[str, str]:
     mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
     return {
         "mail text": f"{mail['Subject']}\n{_body(mail, 'plain')}",
-        "mail page": html.unescape(_body(mail, "html")),
+        "mail page": html.unescape(as_read(_body(mail, "html"))),
     }
 
 

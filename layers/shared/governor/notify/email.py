@@ -126,7 +126,8 @@ def fitting(message: Message) -> tuple[str, str]:
 
 def _whole_ids(text: str) -> Markup:
     """Return the text as HTML in which no id breaks after its hyphen."""
-    html = _ID.sub(r'<span style="white-space:nowrap">\g<0></span>', escape(text))
+    # `Markup` would escape the tags that `sub` puts between its parts.
+    html = _ID.sub(r'<span style="white-space:nowrap">\g<0></span>', str(escape(text)))
     return Markup(html)  # noqa: S704 - escaped above
 
 
