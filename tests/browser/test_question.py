@@ -212,7 +212,8 @@ def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
 
     for _ in range(20):
         keyboard.press("Tab")
-        name = MORNING.sub("", visitor.focused("node => node.id || node.innerText"))
+        focused = visitor.focused("node => node.id || node.innerText")
+        name = MORNING.sub("", " ".join(focused.split()))
         if visitor.focused("node => node.tagName") == "BODY":
             break
         reached.append(name)

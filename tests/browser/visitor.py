@@ -110,7 +110,7 @@ class Visitor:
     def offered(self) -> list[str]:
         """Return what the buttons of the page say."""
         texts = self._of_one_page(self.page.get_by_role("button").all_inner_texts)
-        return [text.strip() for text in texts]
+        return [" ".join(text.split()) for text in texts]
 
     def await_offered(self, *names: str) -> None:
         """Waits until these are the buttons of the page, in this order."""
@@ -120,8 +120,9 @@ class Visitor:
         expect(buttons).to_have_text(list(names), timeout=_HOW_IT_ENDS_SECONDS * 1000)
 
     def text(self) -> str:
-        """Return what the page says, as it is seen."""
-        return self._of_one_page(lambda: str(self.page.locator("main").inner_text()))
+        """Return what the page says, as it is seen, with plain spaces in its times."""
+        shown = self._of_one_page(lambda: str(self.page.locator("main").inner_text()))
+        return shown.replace("\xa0", " ")
 
     def await_text(self, text: str) -> None:
         """Waits until the page says so by itself: the record refreshes without being asked."""
