@@ -33,7 +33,11 @@ def test_every_template_with_an_alarm_is_on_the_page() -> None:
     ("stack", "name", "fires"),
     [
         ("template.yaml", "NoSweep", "there is no reading of `SweepProblems` in an alarm window"),
-        ("template.yaml", "Budget", "`HighestBudgetUsedPercent` is at least 100% in an alarm window"),
+        (
+            "template.yaml",
+            "Budget",
+            "`HighestBudgetUsedPercent` is at least 100% in an alarm window",
+        ),
         (
             "template.yaml",
             "MoreAlertFailures",
