@@ -229,7 +229,7 @@ def test_an_idle_eks_node_has_its_node_group_and_a_command_that_shows_it() -> No
     row = world.row(instance(tags=EKS))
     assert IDLE == told(row)
     assert "Amazon EKS" == row.resource.manager
-    assert "Amazon EKS runs it (EKS node group gpu nodes of prod)." in row.judgment.evidence
+    assert "Amazon EKS runs it (EKS node group gpu nodes of cluster prod)." in row.judgment.evidence
     assert (
         "aws eks describe-nodegroup --region us-east-1 --cluster-name prod "
         "--nodegroup-name 'gpu nodes'" == row.command

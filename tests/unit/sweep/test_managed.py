@@ -101,11 +101,11 @@ def home(tags: dict[str, str]) -> Home:
         ),
         (
             {"karpenter.sh/nodepool": "gpu", "eks:eks-cluster-name": "prod"},
-            "Karpenter node pool gpu of prod",
+            "Karpenter node pool gpu of cluster prod",
         ),
         (
             {"eks:nodegroup-name": "gpu", "eks:cluster-name": "prod", ASG: "eks-gpu-1"},
-            "EKS node group gpu of prod",
+            "EKS node group gpu of cluster prod",
         ),
         ({"eks:cluster-name": "prod"}, "Kubernetes cluster prod"),
         ({"kubernetes.io/cluster/own": "owned"}, "Kubernetes cluster own"),

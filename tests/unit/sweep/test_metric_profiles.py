@@ -294,7 +294,7 @@ def test_an_idle_eks_host_gets_the_command_for_its_node_group(layout: Layout, me
     alerts = [one for one in world.announcer.sent if one.kind is AlertKind.MANAGED_IDLE]
     assert [[idle]] == [alert.facts["instance_ids"] for alert in alerts]
     text = "\n".join((alerts[0].subject, *alerts[0].lines))
-    assert "EKS node group gpu of prod" in text
+    assert "EKS node group gpu of cluster prod" in text
     command = "--cluster-name prod --nodegroup-name gpu --scaling-config minSize=0"
     assert f"aws eks update-nodegroup-config {command}" in text
     assert (0, []) == (summary.episodes_started, world.ec2.calls)

@@ -57,7 +57,7 @@ class Home:
 
     @property
     def title(self) -> str:
-        """Return the environment's name for a sentence: `EKS node group gpu of prod`."""
+        """Return the environment's name for a sentence: `EKS node group gpu of cluster prod`."""
         kind = self.kind.value
         if self.kind is Kind.OTHER:
             runs = self.runs
@@ -70,7 +70,7 @@ class Home:
         title = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
         if not self.cluster or self.cluster == self.name:
             return title
-        return f"{title} of {self.cluster}"
+        return f"{title} of cluster {self.cluster}"
 
 
 def home_of(instance: Instance, manager: Manager) -> Home:
