@@ -288,8 +288,8 @@ def test_a_large_volume_that_nothing_links_with_a_gpu_host_is_in_no_sum() -> Non
     row = only_row(UnattachedVolumes(), available(volume(size=1000)))
     assert (Finding.UNATTACHED, Strength.WEAK) == (row.judgment.finding, row.judgment.strength)
     expected = (
-        "unattached for at least 14 days, 1,000 GiB; listed for its size; it may be left by a GPU "
-        "host (weak evidence), as AWS does not say who left it"
+        "unattached for at least 14 days, 1,000 GiB; listed for its size; it may be left over "
+        "from a GPU host, but AWS does not say who left it"
     )
     assert expected == row.judgment.evidence
     assert "1,000 GiB gp3" == row.resource.what
@@ -466,7 +466,7 @@ def test_an_address_that_nothing_links_with_a_gpu_host_is_in_no_sum() -> None:
     row = only_row(ElasticIps(), {ADDRESSES: {"Addresses": [address()]}})
     assert (Finding.UNATTACHED, Strength.WEAK) == (row.judgment.finding, row.judgment.strength)
     assert (Decimal("3.65"), Decimal()) == (row.usd_per_month, row.waste_usd_per_month)
-    assert "may be left by a GPU host (weak evidence)" in row.judgment.evidence
+    assert "may be left over from a GPU host, but AWS does not say who" in row.judgment.evidence
     assert "describe-addresses" in row.command
 
 

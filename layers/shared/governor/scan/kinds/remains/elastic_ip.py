@@ -67,7 +67,7 @@ class ElasticIps(Kind[Address, None]):
         if resource.instance_id:
             rest = f"the address belongs to {resource.instance_id}"
             return judge_stopped(resource.since, place.now, rest)
-        evidence = "associated with nothing, AWS does not say since when"
+        evidence = "not associated with anything (AWS does not say since when)"
         if not resource.link:
             return Judgment(Finding.UNATTACHED, Strength.WEAK, f"{evidence}; {NO_LINK}")
         return Judgment(Finding.UNUSED, Strength.STRONG, f"{evidence}; {resource.link}")

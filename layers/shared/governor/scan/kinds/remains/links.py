@@ -14,7 +14,7 @@ from governor.scan.kind import Place
 from governor.scan.kinds.remains.stopped import stopped_here
 from governor.scan.model import Resource
 
-NO_LINK = "it may be left by a GPU host (weak evidence), as AWS does not say who left it"
+NO_LINK = "it may be left over from a GPU host, but AWS does not say who left it"
 _OURS = "gpugovernor"
 """The beginning of the keys of GPU Governor's tags, by letters and digits alone."""
 _INSTANCE_ID = re.compile(r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b")
