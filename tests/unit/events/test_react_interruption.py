@@ -48,8 +48,7 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
         alert.severity,
         alert.owner,
     )
-    assert "Spot interruption" in alert.subject
-    assert alert.subject.endswith("ends on Fri 12:04 UTC")
+    assert "on Fri 12:04 UTC: Spot interruption" in alert.subject
     assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
     assert (Notified.SINGLY, True, True) == (
         reaction.notified,
@@ -67,8 +66,7 @@ def test_a_reservation_that_is_taken_back_says_when() -> None:
 
     world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=ends))
 
-    assert "Capacity Reservation interruption" in world.sent[0].subject
-    assert world.sent[0].subject.endswith("ends on Fri 12:03 UTC")
+    assert "on Fri 12:03 UTC: Capacity Reservation interruption" in world.sent[0].subject
     assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
 
 
@@ -763,7 +761,7 @@ def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("failure", "said", "sent"),
     [
-        (None, "Its checkpoint hook was asked to save the work (the policy says so).", True),
+        (None, "Its checkpoint hook was asked to save the work (set in the policy).", True),
         (
             AccessDenied("no right", operation="ssm:SendCommand"),
             "so save your work by hand. The reason: no right",

@@ -286,7 +286,7 @@ def test_a_failed_hook_does_not_say_that_an_instance_that_stays_ends(keeps: str)
     failed = world.sent[-1]
     assert AlertKind.CHECKPOINT_FAILED is failed.kind
     text = " ".join((failed.subject, *failed.lines))
-    assert "The instance ends" not in text
+    assert "The instance will be shut down" not in text
     assert "Its Auto Scaling group waits until about" in text
 
 
