@@ -218,7 +218,7 @@ def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
     assert "Nobody held it, but it cannot be read whether answers were refused" in text
-    assert "hold, keep or exempt it on its page" in text
+    assert "put it on hold, keep it until a later date, or exempt it on its page" in text
     assert "approval stands" not in text
     world.clock.moment = over + timedelta(hours=48)
     world.publish_quiet()

@@ -197,7 +197,7 @@ def test_a_price_that_is_known_in_part_is_no_saving() -> None:
 RAM = "everything in RAM and in GPU memory"
 DISK = "all data on local NVMe disks (1x250 GB), which snapshots do not cover"
 ADDRESS = "the public IPv4 address 198.51.100.7, unless it is an Elastic IP"
-COPY = "user data, if it has any; a copy is stored in the audit bucket first"
+COPY = "its EC2 user data, if it has any; a copy is stored in the audit bucket first"
 GOES = "volume vol-1 (/dev/xvda, 100 GiB): deleted with it"
 KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
 COPIES = "one snapshot of each EBS volume, for at least 30 days"
@@ -249,8 +249,8 @@ def shape(**changes: Any) -> dict[str, Any]:
             shape(local_nvme="unknown"),
             [
                 RAM,
-                "all data on local disks (their size is not in the catalog), which snapshots do "
-                "not cover",
+                "all data on local disks (GPU Governor does not know their size), which "
+                "snapshots do not cover",
                 "the whole root volume: it is an instance store, which snapshots do not cover",
                 GOES,
                 COPY,
@@ -264,7 +264,7 @@ def shape(**changes: Any) -> dict[str, Any]:
             {"shape": None},
             [
                 RAM,
-                "data on local disks, if g5.xlarge has any (the type is not in the catalog)",
+                "data on local disks, if g5.xlarge has any (GPU Governor does not know this type)",
                 GOES,
                 COPY,
             ],

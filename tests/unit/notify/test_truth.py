@@ -327,7 +327,7 @@ def truth_of(
         Mode.AUTO: {
             "mode": "GPU Governor stops it after Fri 14:02 Berlin (13:02 UTC, in 1 h) without "
             "asking (mode auto)",
-            "until": "Until then, you can hold, keep or exempt it",
+            "until": "Until then, you can put it on hold, keep it until a later date, or exempt it",
         },
         Mode.ASK: {},
     }
@@ -468,7 +468,7 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
         for text in three.values()
     )
     assert all(
-        "a day for its storage" in found[channel]
+        "Its storage costs $0.26 a day." in found[channel]
         for channel in found.keys() - {"slack text", "hooked"}
     )
     assert "Two different people must approve" in found["mail text"]
@@ -988,7 +988,7 @@ def test_what_waits_can_be_held_from_its_message(status: ApprovalStatus) -> None
     needed = {
         **ABOUT,
         "waits": "has not been stopped yet: GPU Governor has to wait",
-        "next": "hold, keep or exempt it on its page",
+        "next": "or exempt it on its page",
     }
     found = texts(alert, episode)
     del found["slack text"]
@@ -1002,8 +1002,13 @@ def test_what_waits_can_be_held_from_its_message(status: ApprovalStatus) -> None
 
 BERLIN = Owner("ml-team", "vision", "Europe/Berlin")
 WAITS = LifecycleAction("trainers", "hook", "token")
-SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
-HOOK = Checkpoint(True, False, "the policy says so")
+SENT, REFUSED = (
+    HookAnswer(HookState.SENT),
+    HookAnswer(
+        HookState.REFUSED, "i-0123456789abcdef0 is not managed by Systems Manager, or does not run"
+    ),
+)
+HOOK = Checkpoint(True, False, "set in the policy")
 PERSISTENT = Notice(
     TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1"
 )
@@ -1060,7 +1065,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         (
             "Save your work by hand: the checkpoint hook of notebook-7 did not start",
             ENDS_AT,
-            "no right",
+            "i-0123456789abcdef0 is not managed by Systems Manager, or does not run",
             "Next step:",
         ),
     ),
@@ -1111,6 +1116,7 @@ def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: 
     read."""
     assert name in EVENTS, f"give {name!r} a row in WARNINGS: its alert, and what it must say"
     alert, said = EVENTS[name]
+    assert "not known" not in texts(alert, None)["slack text"]
     # Plain SNS carries the alert as it is; the channels add what the instance cost at the last
     # sweep.
     assert "is $5.67 an hour, $136 a day" in texts(alert, None)["sns"]

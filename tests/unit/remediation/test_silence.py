@@ -176,7 +176,7 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
     assert "Nobody answered, but the question or the escalation" in text
-    assert "hold, keep or exempt it on its page" in text
+    assert "put it on hold, keep it until a later date, or exempt it on its page" in text
     assert "approval stands" not in text
 
 

@@ -94,6 +94,6 @@ def evidence_table(episode: Episode, now: UtcDatetime) -> Table:
     word = part_word_of_type(episode.instance.instance_type)
     return Table(
         caption=f"{word} utilization over {minutes(window.length)} min, until {until}",
-        columns=(word, "highest", "average", "measured"),
+        columns=(word, "highest", "average", "time measured"),
         rows=gpu_rows(episode.measurement.evidence, word),
     )

@@ -67,6 +67,9 @@ def slack_text(message: Message) -> str:
     happens, and the instance, owner and cost if they are known, cut to 1,000 characters before they
     are escaped."""
     rows = dict(message.rows)
+    if message.facts.usd_per_day is None:
+        # Without its label, "not known" would seem to be about the owner.
+        rows.pop("Cost", None)
     values = []
     for label in ("Instance", "Owner", "Cost"):
         if label in rows:
@@ -124,7 +127,7 @@ def _in_brief(
         lines = tuple(_heading_and_first(section) for section in sections)
         return [Section("In short", lines)], sections
     headings = tuple(_heading_and_count(section) for section in sections)
-    return [Section("In short", _first_of(headings, room))], sections
+    return [Section("Listed below", _first_of(headings, room))], sections
 
 
 def _heading_and_count(section: Section) -> str:

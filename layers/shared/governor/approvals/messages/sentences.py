@@ -76,7 +76,7 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
     price = episode.price.usd_per_hour
     source = episode.price.source
     if episode.stopped_by_episode is not None:
-        return f"It costs {price_text(episode)}.", saving_text(episode.plan)
+        return _storage_cost(episode), saving_text(episode.plan)
     if price is None:
         return (f"Its price is not known ({source}).",)
     if not price:
@@ -85,6 +85,15 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
         f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).",
         saving_text(episode.plan),
     )
+
+
+def _storage_cost(episode: Episode) -> str:
+    """Return what the storage of an instance costs that an earlier episode has stopped, as a
+    sentence."""
+    usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
+    if usd_per_hour is None:
+        return "The cost of its storage is not known."
+    return f"Its storage costs {usd(usd_per_hour * 24)} a day."
 
 
 def saving_text(plan: Plan) -> str:

@@ -288,14 +288,17 @@ def _lost_disks(facts: PlanFacts) -> list[str]:
         return []
     if facts.shape is None:
         instance_type = facts.instance.instance_type
-        return [f"data on local disks, if {instance_type} has any (the type is not in the catalog)"]
+        return [
+            f"data on local disks, if {instance_type} has any (GPU Governor does not know this "
+            "type)"
+        ]
     size_gb = facts.shape.local_nvme
     if not size_gb:
         return []
     if size_gb == "unknown":
         return [
-            "all data on local disks (their size is not in the catalog), which snapshots do not "
-            "cover"
+            "all data on local disks (GPU Governor does not know their size), which snapshots do "
+            "not cover"
         ]
     return [f"all data on local NVMe disks ({size_gb} GB), which snapshots do not cover"]
 
@@ -311,7 +314,7 @@ def _lost_with_instance(instance: Instance, launch: LaunchFacts) -> list[str]:
         losses.append(f"network interfaces ({launch.network}) that are deleted with it")
     if launch.placement_group:
         losses.append(f"its place in the placement group {launch.placement_group}")
-    losses.append("user data, if it has any; a copy is stored in the audit bucket first")
+    losses.append("its EC2 user data, if it has any; a copy is stored in the audit bucket first")
     return losses
 
 
