@@ -1,4 +1,4 @@
-"""What stays on one line: times, dates and lengths, in texts and in pages."""
+"""Times, dates and lengths stay on one line, in texts and in pages."""
 
 from __future__ import annotations
 
