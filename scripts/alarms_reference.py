@@ -170,7 +170,7 @@ def _fires_by_query(properties: Mapping[str, Any]) -> str:
     if expression.startswith("DIFF("):
         queue = _source(properties["Metrics"][1]["MetricStat"]["Metric"])
         time = _time(int(properties["Metrics"][1]["MetricStat"]["Period"]))
-        return f"the queue{queue.removeprefix(' of')} has more messages than {time} before"
+        return f"the queue{queue.removeprefix(' of')} has more messages than {time} earlier"
     selected = _SELECTED.match(expression)
     if selected is None:
         raise ValueError(f"this page has no words for {expression}")

@@ -41,7 +41,7 @@ def test_every_template_with_an_alarm_is_on_the_page() -> None:
         (
             "template.yaml",
             "MoreAlertFailures",
-            "the queue `AlertFailures` has more messages than 5 min before",
+            "the queue `AlertFailures` has more messages than 5 min earlier",
         ),
         (
             "stacks/telemetry.yaml",
