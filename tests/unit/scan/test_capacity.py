@@ -104,7 +104,7 @@ def test_free_instances_are_waste_at_the_on_demand_price() -> None:
     assert (Finding.UNUSED, Strength.STRONG) == (row.judgment.finding, row.judgment.strength)
     assert Decimal(150) == row.usd_per_hour
     assert Decimal(150 * 730) == row.waste_usd_per_month
-    assert "3 of 4 instances free" in row.judgment.evidence
+    assert "3 of 4 instances unused" in row.judgment.evidence
     assert "; empty for at least 13 days" in row.judgment.evidence
     assert "research" == row.resource.name
     assert "ada" == row.owner

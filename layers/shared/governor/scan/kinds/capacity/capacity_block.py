@@ -49,8 +49,8 @@ class CapacityBlocks(Kind[ReservedCapacity, None]):
         Call it only for a block that is not exempt, of which instances are free."""
         until = "its end" if resource.ends_at is None else f"{resource.ends_at:%Y-%m-%d %H:%M UTC}"
         evidence = (
-            f"{resource.free_now} of {plural(resource.total, 'instance')} free now by EC2's count; "
-            f"paid in advance and cannot be given back: use it or share it until {until}"
+            f"{resource.free_now} of {plural(resource.total, 'instance')} unused now, as EC2 "
+            f"reports; paid in advance and cannot be given back: use it or share it until {until}"
         )
         return Judgment(Finding.UNUSED, Strength.STRONG, evidence)
 

@@ -61,7 +61,7 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         was used in them is busy."""
         unused = resource.unused
         after = timedelta(hours=place.policy.advice.empty_reservation_after_hours)
-        free = f"{resource.free_now} of {plural(resource.total, 'instance')} free"
+        free = f"{resource.free_now} of {plural(resource.total, 'instance')} unused"
         if unused is None or resource.since is None:
             return Judgment(Finding.NOT_MEASURED, Strength.NONE, f"{free}; since when is not known")
         age = place.now - resource.since
@@ -71,7 +71,7 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         if not unused.count:
             evidence = f"{free} now, but all were used within {span(after)}"
             return Judgment(Finding.BUSY, Strength.STRONG, evidence)
-        evidence = f"{free} now by EC2's count{_more(resource, place)}"
+        evidence = f"{free} now, as EC2 reports{_more(resource, place)}"
         strength = Strength.STRONG if unused.is_measured else Strength.WEAK
         return Judgment(Finding.UNUSED, strength, evidence, unused.since)
 
