@@ -79,7 +79,7 @@ def _head(recommendation: Recommendation) -> list[str]:
         "A question is wrong if work was back within an hour of it.",
     ]
     if recommendation.asks:
-        lines.append(f"Hours and USD are saved if every question is approved after {delay} min.")
+        lines.append(f"The hours and USD assume that every question is approved after {delay} min.")
     else:
         lines.append(
             "Mode auto asks nobody: each question counted here is a stop after the notice period."
@@ -88,8 +88,8 @@ def _head(recommendation: Recommendation) -> list[str]:
         lines.append("Released memory brings nothing forward.")
     elif any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
         lines.append(
-            "Once every GPU has released its memory, "
-            f"{recommendation.present.released_minutes} min are enough for a question."
+            "Once every GPU has released its memory, the wait is "
+            f"{recommendation.present.released_minutes} min."
         )
     return lines
 

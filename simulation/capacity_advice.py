@@ -157,10 +157,12 @@ def reservation(reserved: Reserved) -> Advice | None:
 
 def _reservation_text(reserved: Reserved, unused: int, usd_per_hour: Usd | None) -> str:
     now = reserved.now
-    measured = "it is not measured for how long"
+    measured = "for how long is not known"
     if reserved.used_at_most is not None:
         weeks = plural(reserved.weeks, "week")
-        measured = f"at most {reserved.used_at_most} were used in {weeks}"
+        most = f"at most {reserved.used_at_most}" if reserved.used_at_most else "none"
+        verb = "were" if reserved.used_at_most > 1 else "was"
+        measured = f"{most} {verb} used in {weeks}"
     cost = "its price is not known"
     if usd_per_hour is not None:
         cost = f"{money(usd_per_hour)} USD an hour at list price"

@@ -140,7 +140,8 @@ def smaller_type(past: Past) -> Advice | None:
         return candidate.accelerator == accelerator and (candidate.accelerator_count or 0) < count
 
     fits = _that_fit(past, used, has_fewer_of_the_same)
-    return _to_types(past, "smaller-type", f"{used} of {count} GPUs ever worked", fits)
+    verb = "was" if used == 1 else "were"
+    return _to_types(past, "smaller-type", f"Only {used} of {count} GPUs {verb} ever in use", fits)
 
 
 def newer_type(past: Past) -> Advice | None:
@@ -175,7 +176,7 @@ def port(past: Past) -> Advice | None:
     if percent_worked < _STEADY_FROM_PERCENT:
         return None
     fits = _that_fit(past, 1, lambda shape: _family(shape) in _PORTS, together=True)
-    advice = _to_types(past, "port", f"GPUs work in {percent_worked:.0f}% of its hours", fits)
+    advice = _to_types(past, "port", f"GPUs are in use in {percent_worked:.0f}% of its hours", fits)
     if advice is None or advice.usd_per_month is None:
         return None
     worth = usd(advice.usd_per_month * rule.port_pays_within_months)

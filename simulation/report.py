@@ -153,7 +153,7 @@ def _figures_of(summary: Summary) -> Sequence[tuple[str, str]]:
         ("instances", str(summary.instances)),
         ("instances asked about", str(summary.instances_asked)),
         ("questions", str(summary.asks)),
-        ("  of them ended by work before the act", str(summary.answered_by_work)),
+        ("  of them ended because work resumed", str(summary.answered_by_work)),
         ("notified only, no plan possible", str(summary.told_only)),
         ("stops", str(summary.stops)),
         ("  of them without asking (auto)", str(summary.acted_unasked)),

@@ -176,7 +176,7 @@ def test_the_weeks_of_an_account_become_advice(
     assert f"$734 a month      ungoverned:{LOOSE[-1]}  g5.xlarge; not measured" in out
     assert "Created by arn:aws:iam::123456789012:user/bob." in out
     assert f"--resources {LOOSE[-1]} --tags Key=Purpose,Value=GPU-Workload" in out
-    assert "1 of 4 GPUs ever worked" in out
+    assert "Only 1 of 4 GPUs was ever in use" in out
     assert "does not add up" in err
     document = json.loads(run(capsys, tmp_path, "--json")[1])
     amounts = [float(one["usd_per_month"]) for one in document["advice"] if one["usd_per_month"]]

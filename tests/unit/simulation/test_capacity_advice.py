@@ -190,9 +190,7 @@ def test_what_is_not_known_of_a_reservation_is_said() -> None:
 
     assert found is not None
     assert found.usd_per_month is None
-    assert (
-        "3 of 4 are unused (it is not measured for how long): its price is not known" in found.text
-    )
+    assert "3 of 4 are unused (for how long is not known): its price is not known" in found.text
 
 
 RULE = Rule()

@@ -53,7 +53,7 @@ def test_fewer_gpus_are_named_with_their_saving() -> None:
 
     per_hour = Decimal("16.288") - Decimal("5.672")
     assert (per_hour * 730, 6, 100) == (found.usd_per_month, found.weeks, found.percent_measured)
-    assert "2 of 8 GPUs ever worked" in found.text
+    assert "Only 2 of 8 GPUs were ever in use" in found.text
     assert (
         "Fits: g5.12xlarge ($7,750 a month less), g5.24xlarge ($5,945 a month less)." in found.text
     )
