@@ -198,8 +198,8 @@ RULES: Mapping[str, Rule] = {
 
 
 def stop_by_tag(world: World) -> Finding:
-    """The role that stops and terminates is refused without the selector tag on the instance, and
-    with the exemption key or the tag of an Auto Scaling group.
+    """IAM refuses to stop or terminate an instance without the selector tag, or one with the
+    exemption key or the tag of an Auto Scaling group.
 
     Source: Service Authorization Reference of EC2; the statements are ActorRole of template.yaml.
     """
@@ -307,7 +307,7 @@ def judged(world: World, rule: Rule) -> Finding:
             "hand, then report this"
         )
         return refuted(f"{subject}: {'; '.join(wrong)}", advice)
-    return confirmed(f"{subject}: {asked} of {asked} calls decided as wanted")
+    return confirmed(f"{subject}: IAM decided {asked} of {asked} calls as expected")
 
 
 def _names(world: World, rule: Rule) -> _Names:
