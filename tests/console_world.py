@@ -337,7 +337,7 @@ def view_of(path: str) -> tuple[View, dict[str, str]]:
 def html(
     view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str
 ) -> str:
-    """A view's page as the console sends it."""
+    """A view's page, with plain spaces inside its times."""
     ask = world.asked(who, **query)
     return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}").body
 

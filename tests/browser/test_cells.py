@@ -17,6 +17,7 @@ import pytest
 
 from cli.scan.page import page_html
 from governor.approvals.model.terms import Grant, Rank
+from governor.core.line_breaks import steady_page
 from governor.fleet.model import UNGOVERNED
 from scripts.scan_example import report
 from tests.browser.conftest import NewVisitor
@@ -159,7 +160,8 @@ def serve(visitor: Visitor, world: ConsoleWorld) -> None:
     def answer(route: Route) -> None:
         parts = urlsplit(route.request.url)
         view, named = view_of(parts.path)
-        body = html(view, world, admin, parts.path, **dict(parse_qsl(parts.query)), **named)
+        query = dict(parse_qsl(parts.query))
+        body = steady_page(html(view, world, admin, parts.path, **query, **named))
         route.fulfill(status=200, content_type="text/html; charset=utf-8", body=body)
 
     visitor.page.route("**/*", answer)

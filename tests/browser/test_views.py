@@ -14,6 +14,7 @@ import pytest
 from governor.approvals.model.terms import Grant, Rank
 from governor.console import formats
 from governor.console.page import Caller
+from governor.core.line_breaks import steady_page
 from governor.limits.model.breaker import BreakerState
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
@@ -42,7 +43,8 @@ def serve(visitor: Visitor, world: ConsoleWorld, who: Caller | None = None) -> N
     def answer(route: Route) -> None:
         parts = urlsplit(route.request.url)
         view, named = view_of(parts.path)
-        body = html(view, world, who, parts.path, **dict(parse_qsl(parts.query)), **named)
+        query = dict(parse_qsl(parts.query))
+        body = steady_page(html(view, world, who, parts.path, **query, **named))
         headers = dict(formats.answer(200, "").headers)
         route.fulfill(status=200, headers=headers, body=body)
 
