@@ -830,6 +830,6 @@ _NEEDS: Mapping[str, str] = {
     "safeguards": "cloudformation:DescribeStacks on all stacks",
     "exemption": _API,
 }
-"""The rights that a reader needs, by the line."""
+"""The permissions that a reader needs, by the line."""
 _COLUMNS = (Column(), Column(wraps=True))
 """Line and text."""

@@ -29,7 +29,9 @@ _DUTIES = {
     Who.NOTEBOOKS: "platform engineer of notebooks and workstations",
     Who.INFERENCE: "platform engineer of inference servers",
     Who.FINOPS: "the person responsible for cost: prices, budgets, reports, advice",
-    Who.SECURITY: "the person responsible for rights, and for what may happen without an approval",
+    Who.SECURITY: (
+        "the person responsible for permissions, and for what may happen without an approval"
+    ),
     Who.OPERATOR: "the person who runs GPU Governor, also during an incident",
 }
 

@@ -79,7 +79,7 @@ def role_names(world: World) -> Finding:
 def role_policies(world: World) -> Finding:
     """No role of the stack has a policy that the template did not give it.
 
-    Source: docs/threats.md: each right is held by a test of the template; one attached by hand
+    Source: docs/threats.md: each permission is held by a test of the template; one attached by hand
     is not.
     """
     own_arns = set(world.of_type("AWS::IAM::ManagedPolicy").values())
@@ -297,8 +297,8 @@ def api_signatures(world: World) -> Finding:
 def mappings(world: World) -> Finding:
     """Lambda reads the stream of the audit and the queues of warnings and messages.
 
-    Source: Lambda API, GetEventSourceMapping: a mapping that lacks a right of the role disables
-    itself.
+    Source: Lambda API, GetEventSourceMapping: a mapping that lacks a permission of the role
+    disables itself.
     """
     wrong = []
     ids = world.of_type("AWS::Lambda::EventSourceMapping")

@@ -33,8 +33,8 @@ def dry_runs(world: World) -> Finding:
     """EC2 answers a dry run with DryRunOperation or with an error that the product tells from
     others.
 
-    Source: EC2 API. Observe rehearses so. Tried with your rights on one selected instance: nothing
-    is done.
+    Source: EC2 API. Observe rehearses so. Tried with your permissions on one selected instance:
+    nothing is done.
     """
     instance = world.instances[0]["InstanceId"]
     tag = [{"Key": "LowUtilization", "Value": "preflight"}]
@@ -293,10 +293,10 @@ def gpu_power(world: World) -> Finding:
 
 
 def snapshot_keys(world: World) -> Finding:
-    """CreateSnapshots of encrypted volumes completes without rights of its caller on the volumes'
-    keys.
+    """CreateSnapshots of encrypted volumes completes without permissions of its caller on the
+    volumes' keys.
 
-    Source: none: AWS does not say what it needs; the stack has no rights on others' keys.
+    Source: none: AWS does not say what it needs; the stack has no permissions on others' keys.
     """
     listed = world.all(
         "ec2:DescribeSnapshots",

@@ -346,9 +346,9 @@ def is_understood(error: CloudError) -> bool:
 
 
 def denied(error: AccessDenied) -> Finding:
-    """Return the finding that names the right which the caller lacks."""
+    """Return the finding that names the permission that the caller lacks."""
     action = error.operation or "an action"
     return unknown(
         f"your identity may not call {action}",
-        f"allow {action}, or ask somebody with this right to run it",
+        f"allow {action}, or ask somebody with this permission to run it",
     )

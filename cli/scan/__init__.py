@@ -1,5 +1,5 @@
 """`governor scan`: every idle accelerator of an account or an organization, before anything is
-deployed. It needs read rights alone.
+deployed. It needs only read permissions.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _check_is_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise CommandError(f"{path} cannot be written: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise CommandError(f"{path} cannot be written: you lack the right to write there")
+        raise CommandError(f"{path} cannot be written: you lack permission to write there")
 
 
 def _scan(arguments: argparse.Namespace) -> Outcome[Report]:

@@ -136,7 +136,7 @@ def _not_read(report: Report) -> list[str]:
     if len(refusals) > _MOST_REFUSALS:
         lines.append(f"  and {len(refusals) - _MOST_REFUSALS} more: `--json` has all of them.")
     if any(refusal.is_missing_right for refusal in refusals):
-        lines += _indented(["`governor scan --print-policy` prints a policy with all rights."])
+        lines += _indented(["`governor scan --print-policy` prints a policy with all permissions."])
     return lines
 
 

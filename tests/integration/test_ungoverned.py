@@ -76,7 +76,7 @@ def test_the_page_shows_what_the_scheduled_scan_found(
     text = without_argument_marks(browser.get(urljoin(site, "ungoverned")).body)
     assert "aws sagemaker delete-endpoint --region eu-west-1 --endpoint-name chat-poc" in text
     assert "0 invocations in 7 days" in text
-    assert "missing right sts:AssumeRole" in text
+    assert "missing permission sts:AssumeRole" in text
     table = browser.get(urljoin(site, "ungoverned.csv"))
     assert (200, True) == (table.status, "chat-poc" in table.body)
 

@@ -318,7 +318,7 @@ def test_what_may_not_be_looked_up_is_asked_for_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The instance is listed all the same, and the missing right is named."""
+    """The instance is listed all the same, and the missing permission is named."""
 
     def denied(*_: Any) -> str:
         raise AccessDenied("not authorized", operation="cloudtrail:LookupEvents")

@@ -60,7 +60,7 @@ def scanned(world: ConsoleWorld, target: Target, *rows: Row, **changes: Any) -> 
 
 
 def stored() -> ConsoleWorld:
-    """Both targets were scanned, and all that a right is missing for is named."""
+    """Both targets were scanned, and all that a permission is missing for is named."""
     world = ConsoleWorld()
     scanned(
         world,
@@ -97,7 +97,7 @@ def test_what_could_not_be_read_is_said_with_the_missing_right() -> None:
     """And with what gives it."""
     text = html(ungoverned, stored(), path="/ungoverned")
     assert "The report is incomplete" in text
-    assert "missing right bedrock:ListProvisionedModelThroughputs" in text
+    assert "missing permission bedrock:ListProvisionedModelThroughputs" in text
     assert "stacks/member.yaml" in text
 
 

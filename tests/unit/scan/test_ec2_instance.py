@@ -633,7 +633,7 @@ def test_only_the_most_expensive_waste_has_its_creator() -> None:
     ],
 )
 def test_a_creator_that_cannot_be_read_is_unknown(error: CloudError, lines: int) -> None:
-    """A missing right is a line of the report; the rows stay."""
+    """A missing permission is a line of the report; the rows stay."""
     world = World()
     agent(world, *[0.0] * 8)
     world.ec2.trail_error = error

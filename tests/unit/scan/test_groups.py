@@ -358,7 +358,7 @@ def test_the_minimum_is_that_of_eks(minimum: int, usd: Decimal | None) -> None:
 
 
 def test_a_node_group_that_eks_does_not_show_has_the_minimum_of_its_group() -> None:
-    """The report names the missing right."""
+    """The report names the missing permission."""
     denied = AccessDenied("x", operation=NODE_GROUP, words="no right")
     answers = {**groups(group(2, Tags=NODE_GROUP_TAGS)), NODE_GROUP: denied}
     report = scan(EksNodeGroups(), answers)

@@ -43,7 +43,7 @@ def test_what_was_not_measured_is_no_waste() -> None:
 def test_a_kind_that_is_refused_costs_only_its_own_rows(
     error: CloudError, is_missing_right: bool
 ) -> None:
-    """The report names what is missing, and the right that would mend it."""
+    """The report names what is missing, and the permission that would fix it."""
     kinds = [KindTwin(error=error, words="broken ones"), KindTwin([resource()])]
     report = scan_place(place(), kinds)
     assert 1 == len(report.rows)

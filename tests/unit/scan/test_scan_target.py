@@ -288,7 +288,7 @@ def test_credentials_that_end_between_two_kinds_replace_no_scan() -> None:
 
 @pytest.mark.parametrize("error", [AccessDenied("x", operation="ec2:X"), Throttled("busy")])
 def test_a_place_where_no_kind_can_be_read_keeps_its_last_scan(error: CloudError) -> None:
-    """A role without any right, or a Region that throttles every call, is no empty Region."""
+    """A role without any permission, or a Region that throttles every call, is no empty Region."""
     world = World()
     before = world.good_scan(KindTwin([resource("a")]))
     world.clock.time += A_DAY
@@ -299,7 +299,7 @@ def test_a_place_where_no_kind_can_be_read_keeps_its_last_scan(error: CloudError
 
 
 class DeniedApi(AwsReadApi):
-    """AWS's API for a role without any right. It knows which services a Region has."""
+    """AWS's API for a role without any permission. It knows which services a Region has."""
 
     def __init__(self) -> None:
         """Use clients that may call nothing."""
@@ -311,7 +311,7 @@ class DeniedApi(AwsReadApi):
 
 
 class DeniedInstances:
-    """EC2's instances for a role without any right."""
+    """EC2's instances for a role without any permission."""
 
     def list_accelerated(self, *_: Any) -> Sequence[Any]:
         """Raises: AccessDenied."""
@@ -320,8 +320,8 @@ class DeniedInstances:
 
 @pytest.mark.parametrize("region", ["us-east-1", "ap-east-1", "cn-north-1"])
 def test_a_service_that_the_region_lacks_does_not_count_as_read(region: str) -> None:
-    """A role without any right keeps the last scan, also where a kind needs no call: Hong Kong has
-    no Bedrock."""
+    """A role without any permission keeps the last scan, also where a kind needs no call: Hong
+    Kong has no Bedrock."""
     world = World()
     target = Target(TARGET.account, region)
     world.scan(KindTwin([resource("a", target=target)]), target=target)

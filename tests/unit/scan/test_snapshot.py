@@ -160,7 +160,7 @@ def test_a_refused_place_shows_its_last_rows_and_since_when_nothing_was_read() -
     (text,) = map(refusal_text, refusals_of(found.report.unread))
     assert (
         "everything in 123456789012/us-east-1, 210987654321/us-east-1: last read at Wed Nov 25, "
-        "09:00 UTC or later, since then refused: missing right sts:AssumeRole; AWS says: no"
+        "09:00 UTC or later, since then refused: missing permission sts:AssumeRole; AWS says: no"
     ) == text
     assert () == found.late
 

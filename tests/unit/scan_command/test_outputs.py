@@ -252,7 +252,7 @@ def test_an_incomplete_report_says_so_in_every_format() -> None:
     for text in (report_text(whole), page_html(whole)):
         flat = " ".join(text.split())
         assert flat.index("The report is incomplete") < flat.index("notebook-1")
-        assert "missing right sagemaker:ListApps" in flat
+        assert "missing permission sagemaker:ListApps" in flat
     document = report_document(whole)
     assert (False, "sagemaker:ListApps") == (
         document["is_complete"],
@@ -374,7 +374,7 @@ def test_csv_on_standard_output_is_nothing_but_csv(cloud: CloudTwin, run: Run) -
     ended = run((), "--csv", "-")
     assert 4 == ended.status
     assert ",".join(COLUMNS) == ended.out.strip()
-    assert "missing right ec2:DescribeRegions" in ended.err
+    assert "missing permission ec2:DescribeRegions" in ended.err
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_scan(

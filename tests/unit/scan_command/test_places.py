@@ -121,13 +121,13 @@ def test_a_name_that_is_no_region_is_refused(cloud: CloudTwin, run: Run) -> None
 
 
 def test_named_regions_need_no_right_to_list_them(cloud: CloudTwin, run: Run) -> None:
-    """Without names that right is missing, and the line says what else to do."""
+    """Without names that permission is missing, and the line says what else to do."""
     cloud.answers["ec2:DescribeRegions"] = _refusing("UnauthorizedOperation")
     named = run((CallingKind(),), "--json", "--region", "eu-west-1")
     assert (0, 1) == (named.status, len(json.loads(named.out)["rows"]))
     unnamed = run((CallingKind(),))
     assert 4 == unnamed.status
-    assert "missing right ec2:DescribeRegions" in _flat(unnamed.out)
+    assert "missing permission ec2:DescribeRegions" in _flat(unnamed.out)
     assert "name the Regions with --region" in _flat(unnamed.out)
     assert "--print-policy" in unnamed.out
 
@@ -327,7 +327,7 @@ def test_a_caller_without_any_right_gets_a_report_of_what_is_missing(
         cloud.answers[operation] = _refusing("UnauthorizedOperation")
     ended = run((CallingKind(),), "--region", "eu-west-1", "--region", "us-east-1")
     assert 4 == ended.status
-    assert "missing right ec2:DescribeInstances" in _flat(ended.out)
+    assert "missing permission ec2:DescribeInstances" in _flat(ended.out)
     assert "incomplete" in ended.out
 
 
@@ -344,7 +344,7 @@ def test_an_answer_of_another_form_prints_no_traceback(
 
 
 def test_a_call_that_is_not_on_the_list_is_a_defect_that_shows(cloud: CloudTwin, run: Run) -> None:
-    """It is neither sent nor reported as a missing right."""
+    """It is neither sent nor reported as a missing permission."""
     kind = CallingKind(operations=())
     with pytest.raises(SafetyError, match="ec2:DescribeInstances was not sent"):
         run((kind,))

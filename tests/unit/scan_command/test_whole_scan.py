@@ -125,7 +125,7 @@ def _account_in(regions: Sequence[str], cloud: CloudTwin) -> CloudTwin:
 def test_every_call_of_a_whole_scan_is_a_read_of_the_printed_policy(
     medium: CloudTwin, run: Run
 ) -> None:
-    """No call writes, and none lacks a right."""
+    """No call writes, and none lacks a permission."""
     ended = run(KINDS, "--json", "--commitments")
     assert 0 == ended.status, ended.out[-3000:]
     statements = json.loads(policy_to_attach(KINDS))["Statement"]
@@ -151,7 +151,7 @@ def test_half_of_the_fleet_is_idle_by_its_gpus_and_half_is_likely_idle(
 def test_without_the_right_to_read_prices_the_report_says_which_ones_it_uses(
     medium: CloudTwin, run: Run
 ) -> None:
-    """The shipped list prices. The missing right is named, and is asked for once."""
+    """The shipped list prices. The missing permission is named, and is asked for once."""
 
     def refuse(_: Asked) -> Any:
         raise Refused("AccessDeniedException")

@@ -191,7 +191,7 @@ def test_the_agents_own_default_is_replaced(host: Host) -> None:
 
 
 def test_a_parameter_that_cannot_be_read_is_told(host: Host) -> None:
-    """A missing right, mostly."""
+    """A missing permission, mostly."""
     install(host)
     host.path("/parameter").unlink()
 

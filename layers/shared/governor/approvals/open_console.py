@@ -22,7 +22,7 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 
 @dataclass(frozen=True, slots=True)
 class OpenConsole:
-    """Makes codes, and exchanges each one for a session with its caller's rights."""
+    """Makes codes, and exchanges each one for a session with its caller's permissions."""
 
     sign_in_store: SignIns
     clock: Clock

@@ -102,7 +102,7 @@ class Clients:
 
     def only_read_members(self) -> None:
         """From now on, let new sessions with roles of member accounts look at EC2 and change
-        nothing. Call it before the first session: a session made earlier keeps its rights.
+        nothing. Call it before the first session: a session made earlier keeps its permissions.
 
         To change something, such a function uses `client_for_one_call`.
         """

@@ -63,7 +63,7 @@ class AwsPricesNow(AwsPrices):
 
     def _read_type(self, region: str, instance_type: str) -> PriceList:
         """Return the prices of a type in a Region; an empty list if there are none, or they cannot
-        be read. Once the right is missing, AWS is not asked again."""
+        be read. Once the permission is missing, AWS is not asked again."""
         prices = PriceList(region)
         if isinstance(self.problem, AccessDenied):
             return prices

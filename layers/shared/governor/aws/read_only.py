@@ -215,7 +215,7 @@ class AwsReadApi(Adapter):
     """The port `ReadApi`: calls by their names."""
 
     def account_of_caller(self) -> str:
-        """Return the account of the credentials. Needs no right. Raises: CloudError."""
+        """Return the account of the credentials. Needs no permission. Raises: CloudError."""
         return str(self._call("sts:GetCallerIdentity")["Account"])
 
     def call(self, target: Target, operation: str, **parameters: Any) -> Any:

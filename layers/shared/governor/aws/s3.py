@@ -25,7 +25,7 @@ _KEY = "policy.yaml"
 _MOST_BYTES = 300_000
 """More than the longest policy has, at four bytes a character."""
 _NO_VERSION = ("AccessDenied", "InvalidArgument")
-"""S3's codes for a version that is missing, or for an id that cannot be one. Without the right to
+"""S3's codes for a version that is missing, or for an id that cannot be one. Without permission to
 list, it does not tell that a version is missing."""
 
 

@@ -124,8 +124,9 @@ def _form_binding(page: str, caller: Caller) -> tuple[str, ...]:
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:
-    """Return the person of a session, with the rights that the policy grants them now. A group or
-    contact that the policy has dropped no longer counts; without any, `grants` is empty."""
+    """Return the person of a session, with the permissions that the policy grants them now. A
+    group or contact that the policy has dropped no longer counts; without any, `grants` is
+    empty."""
     who = known.who
     contacts = contacts_of(policy.ownership, who)
     time_zones = [contact.time_zone for contact in contacts.values()]

@@ -161,7 +161,7 @@ class Unread:
     reason: str
     """AWS's words, or why an answer could not be read."""
     is_missing_right: bool = False
-    """True if a right to `operation` would fix it."""
+    """True if permission for `operation` would fix it."""
     last_read_at: UtcDatetime | None = field(default=None, compare=False)
     """When the place was last read, if the report shows what was found then; `None` if it shows
     nothing in its stead."""

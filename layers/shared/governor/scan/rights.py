@@ -1,4 +1,4 @@
-"""The rights that a scan needs, as policies of IAM.
+"""The permissions that a scan needs, as policies of IAM.
 
 They are made from the lists of the kinds of resource, so that a policy never lacks an operation
 that is called, and has none that is not.
@@ -73,8 +73,8 @@ def policy_to_attach(
     kinds: Iterable[Kind[Any, Any]], role_name: str | None = None, partition: str = "aws"
 ) -> str:
     """Return the policy, as JSON, of the person or role that scans. With `role_name` it includes
-    the rights to read the organization and to assume that role in its accounts, whose ARN is in
-    this `partition`."""
+    the permissions to read the organization and to assume that role in its accounts, whose ARN is
+    in this `partition`."""
     statements = [_statement("Read", (*operations_in_accounts(kinds), *OF_THE_CALLER))]
     if role_name is not None:
         *read, assume = OF_AN_ORGANIZATION

@@ -118,7 +118,7 @@ class Refusal:
 
 def refusals_of(unread: Iterable[Unread]) -> tuple[Refusal, ...]:
     """Return what could not be read in as few entries as say it: AWS words each refusal with the
-    Region and the resource, so that a missing right would else fill pages."""
+    Region and the resource, so that missing permissions would otherwise fill pages."""
     lines_by_topic: dict[tuple[str, _Reason], list[Unread]] = {}
     for line in unread:
         lines_by_topic.setdefault((line.topic, _reason_of(line)), []).append(line)
@@ -155,7 +155,7 @@ class _Reason:
 
 
 def _reason_of(line: Unread) -> _Reason:
-    """Return the reason of a line, without AWS's words if it is a missing right."""
+    """Return the reason of a line, without AWS's words if it is a missing permission."""
     return _Reason(
         operation=line.operation,
         is_missing_right=line.is_missing_right,

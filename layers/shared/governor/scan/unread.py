@@ -18,8 +18,8 @@ _CREDENTIALS = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
-"""Codes of refusals that no right would fix: the credentials ended, or the Region does not know
-them."""
+"""Codes of refusals that no permission would fix: the credentials ended, or the Region does not
+know them."""
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException")
 """Codes of credentials that worked before."""
 _ENCODED = "Encoded authorization failure message"
@@ -68,7 +68,7 @@ def unread_prices(
 
 def is_unreachable(target: Target, error: AccessDenied) -> bool:
     """Return whether nothing of a place can be read: its role cannot be assumed, or its Region does
-    not take the credentials, or they ended. Return false if only a right is missing there."""
+    not take the credentials, or they ended. Return false if only a permission is missing there."""
     line = unread_of(str(target), EVERYTHING, error)
     return not line.is_missing_right or line.operation == _ASSUME_ROLE
 

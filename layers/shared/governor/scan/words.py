@@ -98,7 +98,7 @@ def refusal_text(refusal: Refusal) -> str:
     what = f"{', '.join(refusal.topics)} in {where}"
     if calls and not refusal.is_missing_right:
         what = f"{what} ({calls})"
-    missing_right = f"missing right {calls}; AWS says: " if refusal.is_missing_right else ""
+    missing_right = f"missing permission {calls}; AWS says: " if refusal.is_missing_right else ""
     since = ""
     if refusal.last_read_at is not None:
         or_later = " or later" if len(refusal.places) > 1 else ""

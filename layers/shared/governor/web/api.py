@@ -192,8 +192,8 @@ class ApprovalApi:
         return _pause_document(pause)
 
     def _presser(self, request: ApiRequest) -> Presser:
-        """Return the caller as the use cases of the pause know people, with the rights that the
-        policy grants them now."""
+        """Return the caller as the use cases of the pause know people, with the permissions that
+        the policy grants them now."""
         identity = f"aws:{request.caller}"
         now = self.decide.clock.now()
         who = SignIn(identity, by=identity, at=now, ends_at=now)

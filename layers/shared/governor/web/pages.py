@@ -84,8 +84,8 @@ class Visitor:
     sign_in: str | None = None
     """The address of the sign-in if the reader must sign in before they can decide; else `None`."""
     only_looks: bool = False
-    """True if the page has no buttons for this reader, as in parts of the console: the right to see
-    a question is no right to answer it."""
+    """True if the page has no buttons for this reader, as in parts of the console: permission to
+    see a question is no permission to answer it."""
 
 
 @dataclass(frozen=True, slots=True)

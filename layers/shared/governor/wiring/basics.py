@@ -1,8 +1,8 @@
 """Parts of functions, made at cold start. Keyword arguments replace parts of their names.
 
 Each function makes only the parts that its use case needs, so none opens a client that it has no
-right to use. A part imports its own class when it is made, so a cold start loads no module that
-only other functions need.
+permission to use. A part imports its own class when it is made, so a cold start loads no module
+that only other functions need.
 """
 
 from __future__ import annotations

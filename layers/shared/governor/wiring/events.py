@@ -1,5 +1,5 @@
 """Wiring of the responses to warnings and dates of AWS. Each function has only the steps for its
-own causes, and so needs only their rights."""
+own causes, and so needs only their permissions."""
 
 from __future__ import annotations
 

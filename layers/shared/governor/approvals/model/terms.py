@@ -42,7 +42,7 @@ class SignedIn:
 
 
 class Rank(IntEnum):
-    """Rank of a person in the console; each includes the rights of those before it."""
+    """Rank of a person in the console; each includes the permissions of those before it."""
 
     VIEWER = 1
     """Looks, and changes nothing."""

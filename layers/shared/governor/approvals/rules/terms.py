@@ -1,4 +1,4 @@
-"""Rights: who may give which answer, and who sees and does what in the console.
+"""Permissions: who may give which answer, and who sees and does what in the console.
 
 The terms of a question stay as they were when it was opened. A link that went to a list proves
 nothing about the person who uses it; any other proof names a person.

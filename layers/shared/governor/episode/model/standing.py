@@ -22,7 +22,7 @@ class StateKind(StrEnum):
     """The role of the member stack cannot be assumed."""
     DENIED = "denied"
     """The role may not list instances there: an organization's policy denies it, or it lacks the
-    right."""
+    permission."""
     CANNOT_TAG = "cannot-tag"
     """EC2 refuses the tags of an instance, as of one that has 50, or all tags in the target."""
 

@@ -69,8 +69,8 @@ WORDS: Mapping[StateKind, StateWords] = {
         "The tags LowUtilization and ReviewForTermination are not updated there. Questions, "
         "answers and actions work as usual. Each instance is tried again once an hour.",
         "If the instance has 50 tags, the most that EC2 allows, remove one. Otherwise, allow "
-        "ec2:CreateTags and ec2:DeleteTags for these two tags: in the rights of the role, in the "
-        "service control policies, and in the tag policies of the organization.",
+        "ec2:CreateTags and ec2:DeleteTags for these two tags: in the permissions of the role, in "
+        "the service control policies, and in the tag policies of the organization.",
     ),
 }
 
@@ -101,9 +101,9 @@ def _state_of_role(error: CloudError) -> StateKind | None:
 
 
 def refuses_all_tags(error: CloudError) -> bool:
-    """Return whether this refusal of tagging an instance is one of the role's rights, or of a
-    policy of the organization, so that other instances of the target are refused, too, unless one
-    was tagged.
+    """Return whether this refusal of tagging an instance is one of the role's permissions, or
+    of a policy of the organization, so that other instances of the target are refused, too, unless
+    one was tagged.
 
     Return false for a refusal that may be about this instance alone, such as too many tags.
     """

@@ -418,7 +418,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleScope(Section):
-    """The part of the console that some people see, and their rights there."""
+    """The part of the console that some people see, and their permissions there."""
 
     groups: tuple[str, ...] = checked((), _NAME, _is_name)
     """Groups of the sign-in issuer, as its claim names them."""

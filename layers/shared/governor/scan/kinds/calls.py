@@ -48,8 +48,8 @@ def problem_of(answer: MetricAnswer, query: MetricQuery) -> list[str]:
 
 
 def report_problem(place: Place, topic: str, problem: str) -> None:
-    """Report that figures could not be read from CloudWatch, as a missing right if the problem
-    reads like one."""
+    """Report that figures could not be read from CloudWatch, as a missing permission if the
+    problem reads like one."""
     is_missing_right = "AccessDenied" in problem or "not authorized" in problem
     kind = AccessDenied if is_missing_right else CloudError
     place.could_not_read(topic, kind(problem, operation=GET_METRIC_DATA, words=problem))

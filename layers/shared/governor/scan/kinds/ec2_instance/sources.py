@@ -54,7 +54,7 @@ def find_sources(place: Place, hosts: Sequence[Host]) -> Sources:
             place.could_not_read(TOPIC, error)
             problem = str(error)
             if isinstance(error, AccessDenied):
-                # The right is missing for all names.
+                # The permission is missing for all names.
                 break
             continue
         for instance_id in sorted(wanted_ids & listed_by_id.keys()):
