@@ -58,7 +58,8 @@ RIGHTS = (
     *(f"tests/unit/{room}" for room in ROOMS_OF_USE_CASES),
     "tests/unit/template/test_rights.py",
 )
-"""The test that every right is used needs all use cases in its own process (tests/rights.py)."""
+"""The test that every permission is used needs all use cases in its own process
+(tests/rights.py)."""
 BROWSER = "tests/browser"
 """Tests in a browser. Those that need no deployed stack or start one of their own are `apart`."""
 IN_A_BROWSER = "(browser or fuzz)"

@@ -1,4 +1,4 @@
-"""Holds use cases to the table rights of their functions, as the template gives them.
+"""Holds use cases to the table permissions of their functions, as the template gives them.
 
 While a use case runs, every request to the table in memory is evaluated against the role of its
 function. Folders of tests take part by importing `only_what_the_role_allows` in a `conftest.py`.

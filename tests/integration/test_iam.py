@@ -88,8 +88,8 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
 
 
 def test_nobody_but_the_stack_and_one_named_role_writes_into_the_table(guarded: Stage) -> None:
-    """Not with every right to DynamoDB. The named role writes; and everybody who may read still
-    reads."""
+    """Not with every permission for DynamoDB. The named role writes; and everybody who may read
+    still reads."""
     table = guarded.scene.outputs["StateTableName"]
     question = {"pk": {"S": "APPROVAL#forged"}, "sk": {"S": "REQUEST"}}
     forged = {**question, "status": {"S": "APPROVED"}}
@@ -161,7 +161,7 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
 
 
 def test_put_away_stops_nothing_by_itself_and_nobody_else_takes_the_role(guarded: Stage) -> None:
-    """The right is in a session of the role that acts; its trust names one function."""
+    """The permission is in a session of the role that acts; its trust names one function."""
     governed = guarded.launch()
     put_away = _as_role(guarded, "PutAway", "ec2")
     for call in (put_away.stop_instances, put_away.terminate_instances):

@@ -194,7 +194,7 @@ def sign_in_as(stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_named_role_restores_and_another_learns_its_name(
     own_stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table's policy denies the other whatever its rights; nothing is written then."""
+    """The table's policy denies the other whatever its permissions; nothing is written then."""
     table = own_stage.scene.outputs["StateTableName"]
     own_stage.ask()
     restore_copy(own_stage, datetime.now(tz=UTC))

@@ -52,7 +52,7 @@ def root(cloud: LocalCloud) -> str:
 
 @pytest.fixture(scope="module")
 def reader(cloud: LocalCloud) -> dict[str, str]:
-    """Return the environment of a user with the printed policy and no other right."""
+    """Return the environment of a user with the printed policy and no other permission."""
     iam = cloud.client("iam")
     iam.create_user(UserName="auditor")
     policy = policy_to_attach(KINDS, ROLE)

@@ -26,8 +26,8 @@ def opened(front: Front, path: str) -> Reply:
 
 
 def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
-    """As an IAM user who may do nothing but ask for a code, with the rights that the policy gives
-    them."""
+    """As an IAM user who may do nothing but ask for a code, with the permissions that the policy
+    gives them."""
     stage.policy(VISITORS_POLICY + "mode: ask\n", as_it_is=True)
     with Front() as front:
         show(stage.scene, stage.state._table, front)

@@ -38,7 +38,7 @@ class Trouble(StrEnum):
     LOST = "lost"
     """It does what was asked; the answer is lost."""
     DENIED = "denied"
-    """The role has lost the right to it."""
+    """The role has lost the permission for it."""
 
 
 @dataclass(frozen=True)

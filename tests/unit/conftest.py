@@ -1,4 +1,4 @@
-"""Unused rights of roles are only known when all use cases have run."""
+"""Unused permissions of roles are only known when all use cases have run."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_denial_of_the_table_names_the_role_that_may(
 
 
 def test_any_other_failure_says_what_aws_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A right that the caller's own policies lack is no matter of the table."""
+    """A permission that the caller's own policies lack is no matter of the table."""
     said = reason(monkeypatch, denied(OTHERWISE), {"BreakGlassRoleArn": ROLE})
 
     assert OTHERWISE in said

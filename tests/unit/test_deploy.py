@@ -401,7 +401,7 @@ def test_an_edit_of_the_ssm_parameter_is_not_lost() -> None:
 
 
 def test_whether_a_policy_is_stored_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the right to look, a seed is refused."""
+    """Without permission to look, a seed is refused."""
     account = Account(a_stack("gpu-governor"))
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectVersions")
 

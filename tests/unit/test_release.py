@@ -99,8 +99,8 @@ def test_the_command_line_says_the_version_that_is_released(
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_may_do_nothing_that_it_does_not_need(path: Path) -> None:
-    """No rights but its jobs' own; each action by the hash of a commit, not a tag that somebody can
-    move."""
+    """No permissions but its jobs' own; each action by the hash of a commit, not a tag that
+    somebody can move."""
     workflow: dict[str, Any] = yaml.safe_load(path.read_text())
     uses = [
         step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step

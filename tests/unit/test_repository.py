@@ -170,7 +170,7 @@ def test_no_function_imports_another() -> None:
 
 
 def test_functions_reach_aws_through_the_wiring_only() -> None:
-    """A handler that opens a client has a right nobody reviewed."""
+    """A handler that opens a client has a permission that nobody reviewed."""
     for path in FUNCTIONS:
         assert set() == within(imports(path.read_text()), "boto3", "botocore", "governor.aws"), path
 

@@ -155,7 +155,7 @@ def test_a_new_file_runs_although_the_table_does_not_know_it() -> None:
 
 
 def test_the_files_that_use_rights_share_a_process() -> None:
-    """Or the test that every right is used would not run: tests/unit/conftest.py."""
+    """Or the test that every permission is used would not run: tests/unit/conftest.py."""
     (unit,) = [unit for unit in planned() if unit.name.startswith("rights")]
     guarded = [
         conftest.parent

@@ -73,7 +73,7 @@ def test_a_pause_after_the_guards_and_before_the_call_holds_it_back() -> None:
     reserve = world.state.reserve
 
     def pause_then_reserve(*given: Any) -> str | None:
-        Context().run(paused, world)  # by somebody else, with rights of their own
+        Context().run(paused, world)  # by somebody else, with permissions of their own
         return reserve(*given)
 
     world.state.reserve = pause_then_reserve  # type: ignore[method-assign, assignment]

@@ -210,7 +210,7 @@ def test_a_client_for_one_call_sends_once_with_its_own_credentials() -> None:
 
 
 def test_an_older_member_stack_acts_without_a_source_identity_and_with_the_policy() -> None:
-    """The session policy needs no right of the caller: IAM takes it from any role."""
+    """The session policy needs no permission of the caller: IAM takes it from any role."""
     clients = OverSts(client_error("AccessDenied"), GRANTED)
     for_one_stop(clients)
 

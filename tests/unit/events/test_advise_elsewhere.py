@@ -148,7 +148,7 @@ def test_no_score_is_asked_for_unless_the_policy_says_so_and_three_types_have_th
 
 
 def test_scores_that_are_refused_keep_no_price_back() -> None:
-    """A role without the right, or an account that has asked for too much today."""
+    """A role without the permission, or an account that has asked for too much today."""
     world = priced(Events(placement_scores=True))
     world.market.failure = Unavailable(
         "MaxConfigLimitExceeded", operation="ec2:GetSpotPlacementScores"

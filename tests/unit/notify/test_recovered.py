@@ -179,7 +179,7 @@ def test_what_waits_for_its_hour_is_sent_before_the_end() -> None:
 
 
 def test_a_rehearsal_proves_as_much() -> None:
-    """EC2 would have allowed the stop: the right is there again."""
+    """EC2 would have allowed the stop: the permission is there again."""
     fleet = Paged(2)
     first, second = fleet.refs
     fleet.fail(first)

@@ -258,7 +258,7 @@ def test_what_keeps_them_counts_until_the_very_call(change: Callable[[Years], ob
     read = world.state.deliveries
 
     def meanwhile(message: str) -> Sequence[Delivery]:
-        Context().run(change, world)  # by others, with rights of their own
+        Context().run(change, world)  # by others, with permissions of their own
         return read(message)
 
     world.state.deliveries = meanwhile  # type: ignore[method-assign, assignment]

@@ -1,4 +1,4 @@
-"""Rights of each role, call by call: with the state table by partition, with instances by tag."""
+"""Permissions of each role, call by call: of the state table by partition, of instances by tag."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ WRITERS = {
     "PRICES": {"RefreshPrices"},
     "EXPIRY": {"ExpireSnapshots"},
     "UNSWEPT": set(),  # by the sweep machine itself
-    "ADVICE": set(),  # by `governor advice`, with its caller's rights
+    "ADVICE": set(),  # by `governor advice`, with its caller's permissions
 }  # fmt: skip
 """Functions that may write, or delete from, each kind of partition: a reviewer sees a change of it
 here."""
@@ -273,7 +273,7 @@ def test_the_pages_of_links_end_a_session_and_open_none() -> None:
 
 
 def test_no_role_may_do_what_no_use_case_does() -> None:
-    """Every right to read, write or delete a kind of partition is used by some test of its use
+    """Every permission to read, write or delete a kind of partition is used by some test of its use
     case."""
     unused = {
         (function, actions[0], kind)
@@ -403,7 +403,7 @@ def test_nobody_else_writes_data_into_the_table_whatever_they_may() -> None:
 
 
 def test_one_role_that_an_operator_names_writes_as_well() -> None:
-    """For `governor restore`, and what else an operator writes with rights of their own."""
+    """For `governor restore`, and what else an operator writes with permissions of their own."""
     policy = of_the_table(BreakGlassRoleArn=NAMED_BREAK_GLASS)
 
     assert set(DATA_WRITES) == writes(policy, NAMED_BREAK_GLASS)
@@ -419,7 +419,7 @@ def test_one_role_that_an_operator_names_writes_as_well() -> None:
     ],
 )  # fmt: skip
 def test_the_tables_policy_locks_nobody_out_of_the_table_itself(action: str) -> None:
-    """CloudFormation changes the table with the rights of whoever deploys, which no template
+    """CloudFormation changes the table with the permissions of whoever deploys, which no template
     knows."""
     for principal in (f"{ROLES}/deployer", f"arn:aws:iam::{ACCOUNT}:root"):
         assert allows(of_the_table(), Request(action, TABLE, {"aws:PrincipalArn": principal}))
@@ -695,15 +695,15 @@ def calls_of_a_plan() -> set[str]:
 
 @IN_BOTH
 def test_the_role_that_acts_may_make_each_call_of_a_plan(account: str) -> None:
-    """A new cloud action needs its right in both stacks, and its place among the destructive
-    rights, which the tests below deny for exempt and managed instances."""
+    """A new cloud action needs its permission in both stacks, and its place among the destructive
+    permissions, which the tests below deny for exempt and managed instances."""
     assert set(DESTRUCTIVE) == calls_of_a_plan()
     for action, resource in DESTRUCTIVE.items():
         assert allows(acting(account), Request(action, resource, GOVERNED)), action
 
 
 def test_the_role_that_acts_trusts_put_away_alone() -> None:
-    """And no other function has the right to assume it, nor to name the session's source."""
+    """And no other function has permission to assume it, nor to name the session's source."""
     _, trust = actor()
     root = f"arn:aws:iam::{ACCOUNT}:root"
     assumed = ("sts:AssumeRole", "sts:SetSourceIdentity")
@@ -924,8 +924,8 @@ def _key_policy(key: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("key", SEALERS)
 def test_a_duty_is_sealed_by_its_own_functions_alone(key: str) -> None:
-    """By the rights of each role, and by the policy of the key, which denies an administrator as
-    well."""
+    """By the permissions of each role, and by the policy of the key, which denies an administrator
+    as well."""
     arn, administrator = f"arn:of:{key}", [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
     make, check = Request("kms:GenerateMac", arn), Request("kms:VerifyMac", arn)
     roles = {**functions(), **{name: role for name, (role, _) in members().items()}}

@@ -153,7 +153,7 @@ def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deploy
 
 
 def test_no_function_may_stop_and_put_away_alone_may_assume_the_role_that_does() -> None:
-    """No function may itself. put_away has the role's ARN, and with it the right to assume it."""
+    """No function may itself. put_away has the role's ARN, and with it permission to assume it."""
     destructive = {"ec2:StopInstances", "ec2:TerminateInstances", "ec2:CancelSpotInstanceRequests"}
     holders = {
         name

@@ -293,7 +293,7 @@ def test_a_version_that_s3_cannot_have_named_is_unknown(version: str) -> None:
 
 
 def test_a_version_that_s3_denies_says_what_may_be_missing() -> None:
-    """Without the right to list, S3 denies what is not there as well: the answer was that there is
+    """Without permission to list, S3 denies what is not there as well: the answer was that there is
     none."""
     denied = "User: arn:aws:sts::1:assumed-role/ServeApi is not authorized to perform: kms:Decrypt"
     bucket = PolicyBucket(

@@ -263,7 +263,7 @@ def test_a_version_that_is_gone_is_no_policy(code: str, kind: type[CloudError]) 
 
 @pytest.mark.parametrize("code", ["NoSuchVersion", "InvalidArgument", "AccessDenied"])
 def test_people_are_reached_where_the_version_in_force_is_gone(code: str) -> None:
-    """By the last document that was accepted. Without the right to list, S3 denies what is not
+    """By the last document that was accepted. Without permission to list, S3 denies what is not
     there."""
     client = ScriptedClient(get_item=[version_of("v1")], get_object=[client_error(code)])
     kept = SimpleNamespace(kept_policy=lambda: "mode: ask")
