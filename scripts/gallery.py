@@ -150,8 +150,7 @@ def rendered() -> Iterator[tuple[str, Message]]:
         phase=Phase.ACTING,
         progress=replace(lost.progress, steps_done={"stop": NOW, "snapshot": NOW}),
     )
-    broken = "SnapshotFailed: snap-0123456789abcdef0 ended in error"
-    failed = queued(outcome_alert(failing.ref, failing, Outcome.FAILED, broken, NOW, LINK))
+    failed = _failed(failing, 0)
     others: dict[str, tuple[Alert, Episode | None]] = {
         "waits": (waiting_alert(asked, approved, why, 24, NOW, LINK), asked),
         "first-yes": (first_yes_alert(lost, APPROVED, DEADLINE), lost),
@@ -165,7 +164,8 @@ def rendered() -> Iterator[tuple[str, Message]]:
         "frozen": (breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None),
     }
     for end, (reason, *_) in ENDS.items():
-        others[f"end-{end.value}"] = _end(lost if end is Outcome.TERMINATED else asked, end, reason)
+        by_end = {Outcome.TERMINATED: lost, Outcome.OBSERVED: episode_of(Mode.OBSERVE)}
+        others[f"end-{end.value}"] = _end(by_end.get(end, asked), end, reason)
     others |= {
         f"event-{name}": (_priced(alert), None)
         for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
@@ -174,7 +174,25 @@ def rendered() -> Iterator[tuple[str, Message]]:
         page = console_page_of(alert)
         link = LINK if about or page else None
         yield name, message_of(queued(alert), about, link=link, now=NOW)
-    yield "failed-15", digest_of([failed] * 15, [], link=LINK, digest_id="digest-1", now=NOW)
+    alerts = [_failed(_numbered(failing, number), number) for number in range(1, 16)]
+    yield "failed-15", digest_of(alerts, [], link=LINK, digest_id="digest-1", now=NOW)
+
+
+def _numbered(episode: Episode, number: int) -> Episode:
+    """Return the episode as one of another instance."""
+    instance_id = f"i-0123456789abcde{number:02x}"
+    instance = replace(
+        episode.instance, instance_id=instance_id, tags={"Name": f"notebook-{number}"}
+    )
+    return replace(episode, ref=replace(episode.ref, instance_id=instance_id), instance=instance)
+
+
+def _failed(episode: Episode, number: int) -> Alert:
+    """Return the message that a snapshot of the instance failed; the instance is stopped."""
+    reason = f"SnapshotFailed: snap-0123456789abcde{number:02x} ended in error"
+    ending = EpisodeEnding(Outcome.FAILED, reason, NOW, became=Outcome.STOPPED)
+    ended = replace(episode, phase=Phase.CLOSED, ending=ending)
+    return queued(outcome_alert(ended.ref, ended, Outcome.FAILED, reason, NOW, LINK))
 
 
 def _end(episode: Episode, outcome: Outcome, reason: str) -> tuple[Alert, Episode]:

@@ -761,7 +761,7 @@ def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("failure", "said", "sent"),
     [
-        (None, "Its checkpoint hook was asked to save the work (set in the policy).", True),
+        (None, "Its checkpoint hook was asked to save the work, because the policy says so.", True),
         (
             AccessDenied("no right", operation="ssm:SendCommand"),
             "so save your work by hand. The reason: no right",

@@ -116,8 +116,26 @@ def test_a_list_of_failures_does_not_repeat_what_the_title_says_of_all() -> None
     (affected,) = message.sections
 
     assert message.title.startswith("Could not snapshot 3 GPU instances")
-    expected = "notebook-7. It is stopped; nothing was deleted (g5.12xlarge, "
+    expected = "notebook-7 (g5.12xlarge, i-0123456789abcdef0, "
     assert [expected] * 3 == [line[: len(expected)] for line in affected.lines]
+
+
+@pytest.mark.parametrize(("stopped", "tries_again"), [(3, False), (2, True)])
+def test_a_list_of_failures_says_to_try_again_only_if_an_instance_may_still_run(
+    stopped: int, tries_again: bool
+) -> None:
+    """A sweep never looks again for what is stopped. Different ids are given as an example."""
+    alerts = []
+    for number in range(3):
+        steps_done = {"stop": NOW, "snapshot": NOW} if number < stopped else {}
+        failing = episode_of(phase=Phase.ACTING, steps_done=steps_done)
+        reason = f"SnapshotFailed: snap-0123456789abcde{number:02x} ended in error"
+        alerts.append(outcome_alert(failing.ref, failing, Outcome.FAILED, reason, NOW, None))
+    message = digest_of(alerts, [], link=None, digest_id="digest-1", now=NOW)
+    text = "\n".join((message.happens, *message.lead))
+
+    assert tries_again == ("If an instance that still runs stays idle" in text)
+    assert "For example: A snapshot failed: snap-0123456789abcde00 ended in error." in text
 
 
 def test_the_next_message_of_a_cause_comes_an_hour_later_with_all_since() -> None:

@@ -28,6 +28,7 @@ from governor.approvals.messages.sentences import launched_text, restarts_text
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
+from governor.core.catalog import shape_of
 from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Launch, Protection
 from governor.core.units import in_utc
@@ -85,7 +86,8 @@ from tests.unit.notify.builders import as_read
 from tests.unit.worlds.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
-ASKED = NOW - timedelta(hours=8)
+ASKED = NOW - timedelta(hours=4)
+IDLE_SINCE = NOW - timedelta(hours=8)
 DEADLINE = NOW + timedelta(hours=15)
 """04:02 in Berlin, 03:02 UTC, on Saturday."""
 REASON = "Idle for 6 h 40 min (every GPU under 5%)."
@@ -124,7 +126,7 @@ def episode_of(
         asking=replace(
             world._stored().asking,
             time_zone="Europe/Berlin",
-            schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE)
+            schedule=Schedule(ASKED, ASKED + timedelta(hours=2), NOW, DEADLINE)
             if mode is Mode.ASK
             else None,
         ),
@@ -134,8 +136,11 @@ def episode_of(
             history=History(day, (GpuReadings("0", (*worked, *(1.0,) * 80)),)),
         ),
     )
-    saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
-    return changed(plain, plan=replace(plain.plan, saving=saving), **changes)
+    facts = PlanFacts(
+        plain.instance, Protection(), None, shape_of(plain.instance.instance_type), plain.price
+    )
+    plan = draw_plan(facts, world.policies.policy)
+    return changed(plain, plan=plan, **changes)
 
 
 def asked_about_stopped(**changes: Any) -> Episode:
@@ -155,7 +160,8 @@ def asked_about_stopped(**changes: Any) -> Episode:
         instance=one,
         price=price,
         plan=draw_plan(
-            PlanFacts(one, Protection(), None, None, price), about_stopped(Policy(mode=Mode.ASK))
+            PlanFacts(one, Protection(), None, shape_of(one.instance_type), price),
+            about_stopped(Policy(mode=Mode.ASK)),
         ),
         measurement=replace(
             asked.measurement,
@@ -316,8 +322,8 @@ def truth_of(
     if on_expiry == "act":
         asks["subject"] = f"notebook-7 will be {doing}ped after Sat 04:02 Berlin unless you answer"
     news = {
-        Stage.REMIND: {"new": "asked 8 h ago. Nobody has answered"},
-        Stage.ESCALATE: {"new": "asked 8 h ago and reminded 4 h ago. Nobody has answered"},
+        Stage.REMIND: {"new": "asked 4 h ago. Nobody has answered"},
+        Stage.ESCALATE: {"new": "asked 4 h ago and reminded 2 h ago. Nobody has answered"},
     }
     told = {
         Mode.OBSERVE: {
@@ -363,6 +369,31 @@ def test_a_message_says_the_truth_of_its_mode(
     assert None is _RAW_TIME.search(text)
     if mode is Mode.OBSERVE:
         assert not [word for word in ("If you stop it", "or keep it", "begins now") if word in text]
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_expiry", "said"),
+    [
+        (Mode.AUTO, "no-action", True),
+        (Mode.ASK, "act", True),
+        (Mode.ASK, "no-action", False),
+        (Mode.OBSERVE, "act", False),
+    ],
+)
+def test_a_message_says_that_the_policy_allows_losing_local_disks_without_an_answer(
+    mode: Mode, on_expiry: Literal["no-action", "act"], said: bool
+) -> None:
+    """Where something happens without an answer; never if no local disk can hold data."""
+    stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
+    episode = episode_of(mode, on_expiry)
+    without_disks = replace(episode, plan=replace(episode.plan, loses_local_disks=False))
+    words = "The policy allows losing data on local disks without an answer."
+    text, text_without_disks = (
+        texts(stage_alert(one, stage, NOW, LINK, DEADLINE), one)["mail text"]
+        for one in (episode, without_disks)
+    )
+
+    assert (said, False) == (words in text, words in text_without_disks)
 
 
 def test_the_foot_of_a_message_names_it_by_the_words_of_people() -> None:
@@ -737,7 +768,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.OBSERVED: (
         "dry run: EC2 would have allowed every step",
         "nothing happened",
-        ("Dry run", f"If the instance stays idle, GPU Governor asks again after {AGAIN}."),
+        ("Dry run", f"If the instance stays idle, GPU Governor reports it again after {AGAIN}."),
     ),
     Outcome.KEPT: (
         "kept by link:alice@example.com",
@@ -776,7 +807,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     ),
     Outcome.INTERRUPTED: (
         str(replace(WARNED, action="stop").void_reason),
-        "Canceled: AWS is reclaiming notebook-7",
+        "AWS is reclaiming notebook-7, so GPU Governor leaves it alone for now",
         (
             "will stop it around Fri 13:04 Berlin (12:04 UTC)",
             "Nothing was",
@@ -791,7 +822,7 @@ def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
     """In every channel: by whom, what was and was not done, to whose instance; never what it would
     save."""
     reason, title, said = ENDS[outcome]
-    episode = episode_of()
+    episode = episode_of(Mode.OBSERVE if outcome is Outcome.OBSERVED else Mode.ASK)
     approval = World(approval=APPROVED).state.approval("approval-1")
     again_at = NOW + timedelta(days=1)
     alert = outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, approval, again_at)
@@ -1005,10 +1036,11 @@ WAITS = LifecycleAction("trainers", "hook", "token")
 SENT, REFUSED = (
     HookAnswer(HookState.SENT),
     HookAnswer(
-        HookState.REFUSED, "i-0123456789abcdef0 is not managed by Systems Manager, or does not run"
+        HookState.REFUSED,
+        "i-0123456789abcdef0 is not managed by Systems Manager, or is not running",
     ),
 )
-HOOK = Checkpoint(True, False, "set in the policy")
+HOOK = Checkpoint(True, False, "the policy says so")
 PERSISTENT = Notice(
     TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1"
 )
@@ -1065,16 +1097,17 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         (
             "Save your work by hand: the checkpoint hook of notebook-7 did not start",
             ENDS_AT,
-            "i-0123456789abcdef0 is not managed by Systems Manager, or does not run",
+            "i-0123456789abcdef0 is not managed by Systems Manager, or is not running",
             "Next step:",
         ),
     ),
     "retirement": (
-        notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=True),
+        notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=False),
         (
             "notebook-7: instance retirement in 15 h",
             "Sat 04:02 Berlin (03:02 UTC, in 15 h)",
             "What to do: stop",
+            "After the restart, an instance usually runs on other",
         ),
     ),
     "block": (
@@ -1156,7 +1189,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "managed": (
         managed_alert(
             Home(Kind.ECS, "Amazon ECS", "gpu"),
-            [IdleMember(_instance(), ASKED, Decimal("5.672"))],
+            [IdleMember(_instance(), IDLE_SINCE, Decimal("5.672"))],
             4,
             TARGET,
             NOW,
@@ -1230,7 +1263,17 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "recovered": (
         recovered_alert(
-            [Failing(TARGET, "i-1", "notebook-7", "c", "AccessDenied: no", "stop", ASKED)],
+            [
+                Failing(
+                    TARGET,
+                    "i-0123456789abcdef0",
+                    "notebook-7",
+                    "c",
+                    "AccessDenied: ec2:StopInstances was refused",
+                    "stop",
+                    IDLE_SINCE,
+                )
+            ],
             TARGET,
             NOW,
         ),
@@ -1238,13 +1281,13 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             "Resolved: could not stop notebook-7",
             "GPU Governor's workflows no longer fail for this reason. You don't need to do "
             "anything.",
-            "A permission is missing: no.",
-            "notebook-7 (i-1)",
+            "A permission is missing: ec2:StopInstances was refused.",
+            "notebook-7 (i-0123456789abcdef0)",
         ),
     ),
     "thaw": (
         breaker_alert("released", TARGET, FROZEN, NOW),
-        ("is working again", "The freeze ended on Fri 12:02 UTC"),
+        ("is working again", "The freeze has ended (Fri 12:02 UTC)"),
     ),
 }
 
@@ -1273,7 +1316,7 @@ def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> 
 
 def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothing() -> None:
     """It said $0.00/day in its subject."""
-    home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), ASKED, None)
+    home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), IDLE_SINCE, None)
     alert = managed_alert(home, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
 
     assert "notebook-7 idle for at least 8 h in ECS cluster gpu" == alert.subject

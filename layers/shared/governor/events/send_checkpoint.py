@@ -53,7 +53,7 @@ _PATIENCE_SECONDS = 5.0
 """Time for all hooks together. After it owners are notified, who may still save work by hand."""
 SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
-"""One of the instances is not managed by Systems Manager, or does not run; none has got the
+"""One of the instances is not managed by Systems Manager, or is not running; none has got the
 command."""
 _Results = dict[str, CloudError | None]
 """Results of hooks, by event id or key: `None` if the hook was sent, else the error."""
@@ -279,7 +279,6 @@ def _ids(cases: Sequence[Case]) -> list[str]:
 def _not_managed(case: Case, error: CloudError) -> CloudError:
     """Return an error that names the instance of this case as the one that could not be reached.
     `error` is the answer of Systems Manager, which names none."""
-    text = (
-        f"{case.instance.instance_id} is not managed by Systems Manager, or does not run ({error})"
-    )
+    instance_id = case.instance.instance_id
+    text = f"{instance_id} is not managed by Systems Manager, or is not running ({error})"
     return CloudError(text, operation=SEND, code=_NOT_REACHABLE)

@@ -24,8 +24,10 @@ from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import NEVER, UtcDatetime, not_none
 from governor.episode.model.episode import Episode
+from governor.episode.model.plan import Step
 from governor.notify.compose import reason_of, stated_deadline, why_line, word_fields
 from governor.notify.message import Message, one_line
+from governor.policy.model.policy import Mode
 
 _SAME_TIME = timedelta(minutes=15)
 """Deadlines that differ by no more are given as one, the earliest."""
@@ -173,6 +175,8 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "number": len(alerts),
         "step": step_words,
         "readable": failures.readable(reason, _zone_of(alerts), first.at),
+        "several_reasons": len({reason_of(alert) for alert in alerts}) > 1,
+        "tries_again": any(_may_be_tried_again(alert) for alert in alerts),
         "next_step": failures.next_step(reason),
         "listed": [_failure_text(alert, alerts, in_title) for alert in alerts],
     }
@@ -181,6 +185,14 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "button": "See the records",
         "data": {"incident": first.facts.get("incident")},
     }
+
+
+def _may_be_tried_again(alert: Alert) -> bool:
+    """Return whether GPU Governor may try again by itself after this failure. It does not if the
+    workflow had asked EC2 to stop the instance. In mode observe it never has."""
+    steps_done = alert.facts.get("steps_done", ())
+    was_stopped = isinstance(steps_done, list | tuple) and Step.STOP.value in steps_done
+    return not was_stopped or alert.facts.get("mode") == Mode.OBSERVE.value
 
 
 def _zone_of(alerts: Sequence[Alert]) -> str:
@@ -193,8 +205,8 @@ def _zone_of(alerts: Sequence[Alert]) -> str:
 
 def _failure_text(alert: Alert, alerts: Sequence[Alert], in_title: str) -> str:
     """Return the line of one failure among `alerts`: what failed, without the words `in_title` that
-    it begins with, and in parentheses the instance's type, id and cost if known, and its place and
-    owner if the others differ."""
+    it begins with. After the instance's name come in parentheses its type, id and cost if known,
+    and its place and owner if the others differ."""
     about = alert.about
     usd_per_day = about.usd_per_day
     cost = ""
@@ -202,8 +214,12 @@ def _failure_text(alert: Alert, alerts: Sequence[Alert], in_title: str) -> str:
         cost = f"{units.usd(usd_per_day)} a day while it runs"
     parts = (about.instance_type, _place_text(alert, alerts), cost)
     details = ", ".join(filter(None, parts))
-    what_failed = alert.subject.removeprefix(in_title)
-    return f"{one_line(what_failed, 120)} ({details})"
+    what_failed = one_line(alert.subject.removeprefix(in_title), 120)
+    # What was left behind follows the name, and holds no full stop.
+    to_name, full_stop, is_left = what_failed.rpartition(". ")
+    if not full_stop:
+        return f"{what_failed} ({details})"
+    return f"{to_name} ({details}). {is_left}"
 
 
 def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:

@@ -116,6 +116,9 @@ def stage_words(
     elif restart:
         restart_line = [restart]
     tools = tools_text(episode)
+    is_acting = episode.mode is Mode.AUTO or (
+        episode.mode is Mode.ASK and episode.asking.acts_on_silence
+    )
     values = {
         "kind": _stage_kind(episode, stage),
         "subject": with_figures(silence.subject, LABELS[stage], figures),
@@ -130,6 +133,7 @@ def stage_words(
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
         "restarts": restarts_text(episode),
+        "loses_disks_unasked": plan.loses_local_disks and is_acting,
         "owner_note": episode.asking.owner_note,
         "launched": launched_text(episode),
         "steps": [STEP_TEXT[step] for step in episode.own_plan],

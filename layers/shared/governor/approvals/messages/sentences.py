@@ -105,13 +105,17 @@ def saving_text(plan: Plan) -> str:
 
 def _saving_kind(plan: Plan) -> str:
     """Return which sentence says what the plan saves, as its template names them: `nothing`,
-    `unknown`, `costs` or `saves`."""
+    `unknown`, `costs`, `saves` or `saves after snapshots`."""
     saved_per_day = plan.saving.saved_usd_per_day
     if not plan.steps:
         return "nothing"
     if saved_per_day is None:
         return "unknown"
-    return "costs" if saved_per_day < 0 else "saves"
+    if saved_per_day < 0:
+        return "costs"
+    # Of the storage, a termination leaves only snapshots.
+    is_less_snapshots = plan.destroys and Step.SNAPSHOT in plan.steps
+    return "saves after snapshots" if is_less_snapshots else "saves"
 
 
 def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
@@ -136,7 +140,7 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
 
 
 _CHANNEL_TEXT = {
-    "page": "its page",
+    "page": "its record",
     "console": "the console",
     "slack": "Slack",
     "cli": "the command line",
@@ -145,8 +149,8 @@ _CHANNEL_TEXT = {
 
 
 def channel_text(channel: str) -> str:
-    """Return the words for a channel by which somebody answers, such as `its page`; the name itself
-    if it is another one."""
+    """Return the words for a channel by which somebody answers, such as `its record`; the name
+    itself if it is another one."""
     return _CHANNEL_TEXT.get(channel, channel)
 
 

@@ -285,7 +285,7 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
     """
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
     is_wanted = warned.response.wants_hook(policy.events)
-    why = "set in the policy"
+    why = "the policy says so"
     if tag in _OFF or (tag in _ON and warned.response.is_certain):
         is_wanted = tag in _ON
         why = f"its tag {CHECKPOINT_TAG} says {tag}"
