@@ -218,7 +218,7 @@ def test_a_report_says_what_the_page_says() -> None:
         "In cash, the saving is between $0.00 and $612, because a Savings Plan or a reservation "
         "may have been paid for anyway." in text
     )
-    assert "that people chose to keep cost $7.00." in text
+    assert "Their idle time cost $7.00." in text
     assert "Saved by project: vision $612." in text
     assert "No figure includes data transfer, licenses or tax." in text
     by_day = [Decimal(one) for one in everything.facts["saved_by_day"]]  # type: ignore[attr-defined]
