@@ -67,14 +67,15 @@ class GatherEvidence:
         `listings` holds what CloudWatch has listed before; more is added to it. Without it,
         each call makes its own.
         """
+        if listings is None:
+            listings = Listings()
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.window].append(request)
         gathered: dict[str, Gathered] = {}
         for group in groups.values():
-            group_listings = Listings() if listings is None else listings
             instances = [self._pending(request) for request in group]
-            gathered |= Batch(self.metrics, target, instances, now, group_listings).gather()
+            gathered |= Batch(self.metrics, target, instances, now, listings).gather()
         return gathered
 
     def _pending(self, request: EvidenceRequest) -> Pending:

@@ -85,7 +85,9 @@ def _shown(line: str) -> str:
     """Return a line of a unified diff as people read it: `line 4:` in place of the line that names
     the lines of a part, as in `@@ -4 +4,6 @@`."""
     part = _PART.match(line)
-    return f"line {part['first']}:" if part else _printable(line)
+    if part:
+        return f"line {part['first']}:"
+    return _printable(line)
 
 
 def _printable(line: str) -> str:

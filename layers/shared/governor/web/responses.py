@@ -100,7 +100,9 @@ class Response:
     def sent(self) -> str:
         """Return the body as it is sent: in a page, times do not break."""
         is_page = self.headers.get("Content-Type", "").startswith("text/html")
-        return steady_page(self.body) if is_page else self.body
+        if is_page:
+            return steady_page(self.body)
+        return self.body
 
 
 def refusal(
