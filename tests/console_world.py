@@ -37,6 +37,7 @@ from governor.money.store.ledger import booking
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import PolicyVariants
 from governor.table.table import Readable
+from governor.web.responses import Response
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
 from tests.episodes import changed
 from tests.twins.seals import SealedStateTable
@@ -338,8 +339,21 @@ def html(
     view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str
 ) -> str:
     """A view's page, with plain spaces inside its times."""
+    return _response(view, world, who, path, query).body
+
+
+def sent(
+    view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str
+) -> str:
+    """A view's page as the console sends it."""
+    return _response(view, world, who, path, query).sent
+
+
+def _response(
+    view: View, world: ConsoleWorld, who: Caller | None, path: str, query: dict[str, str]
+) -> Response:
     ask = world.asked(who, **query)
-    return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}").body
+    return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}")
 
 
 def without_argument_marks(page: str) -> str:

@@ -17,7 +17,6 @@ import pytest
 
 from cli.scan.page import page_html
 from governor.approvals.model.terms import Grant, Rank
-from governor.core.line_breaks import steady_page
 from governor.fleet.model import UNGOVERNED
 from scripts.scan_example import report
 from tests.browser.conftest import NewVisitor
@@ -31,11 +30,11 @@ from tests.console_world import (
     ConsoleWorld,
     asked,
     caller,
-    html,
     lively,
     make_episode,
     make_row,
     many_rows,
+    sent,
     view_of,
 )
 from tests.unit.console.asking import OTHER, Site
@@ -161,7 +160,7 @@ def serve(visitor: Visitor, world: ConsoleWorld) -> None:
         parts = urlsplit(route.request.url)
         view, named = view_of(parts.path)
         query = dict(parse_qsl(parts.query))
-        body = steady_page(html(view, world, admin, parts.path, **query, **named))
+        body = sent(view, world, admin, parts.path, **query, **named)
         route.fulfill(status=200, content_type="text/html; charset=utf-8", body=body)
 
     visitor.page.route("**/*", answer)

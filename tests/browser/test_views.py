@@ -14,7 +14,6 @@ import pytest
 from governor.approvals.model.terms import Grant, Rank
 from governor.console import formats
 from governor.console.page import Caller
-from governor.core.line_breaks import steady_page
 from governor.limits.model.breaker import BreakerState
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
@@ -25,9 +24,9 @@ from tests.console_world import (
     VIEWS,
     ConsoleWorld,
     caller,
-    html,
     lively,
     make_row,
+    sent,
     view_of,
 )
 
@@ -44,7 +43,7 @@ def serve(visitor: Visitor, world: ConsoleWorld, who: Caller | None = None) -> N
         parts = urlsplit(route.request.url)
         view, named = view_of(parts.path)
         query = dict(parse_qsl(parts.query))
-        body = steady_page(html(view, world, who, parts.path, **query, **named))
+        body = sent(view, world, who, parts.path, **query, **named)
         headers = dict(formats.answer(200, "").headers)
         route.fulfill(status=200, headers=headers, body=body)
 
