@@ -221,9 +221,10 @@ class Facts:
             "Owner": self.owner if shows_owner else None,
             "Project": self.project if shows_project else None,
             "Cost": self._cost(unpriced) if is_about_instance else None,
-            "Account": None if self.is_everywhere else self.account,
-            "Region": None if self.is_everywhere else self.region,
         }
+        if not self.is_everywhere:
+            value_by_label["Account"] = self.account
+            value_by_label["Region"] = self.region
         rows: list[tuple[str, str]] = []
         for label, value in value_by_label.items():
             if value:
