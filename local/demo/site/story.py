@@ -12,7 +12,7 @@ from datetime import datetime
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Target
-from governor.core.units import usd
+from governor.core.units import daily_cost, usd
 from governor.episode.model.episode import Episode
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
@@ -20,7 +20,6 @@ from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import months
 from governor.money.store.ledger import Ledger
 
-_HOURS_A_DAY = 24
 LOOKED, SAVED = "/fleet", "/savings"
 """The pages to which the first and the last step lead."""
 
@@ -100,7 +99,7 @@ class Story:
         path = f"/instances/{ref.account}/{ref.region}/{ref.instance_id}"
         if entry.ended_at is not None:
             return News(f"{name} was {entry.outcome.value}, and runs again.", path)
-        saves = "" if rate is None else f": it saves {usd(rate * _HOURS_A_DAY)} a day"
+        saves = "" if rate is None else f": it saves {usd(daily_cost(rate))} a day"
         return News(f"{name} is {entry.outcome.value}{saves}.", path)
 
     def _acting(self) -> list[News]:

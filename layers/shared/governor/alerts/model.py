@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from governor.core.hashing import short_hash
 from governor.core.instance import Instance, Target
-from governor.core.units import Usd, UtcDatetime, iso, parse_iso, usd, without
+from governor.core.units import Usd, UtcDatetime, daily_cost, iso, parse_iso, usd, without
 
 UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""
@@ -276,7 +276,7 @@ class Alert:
             instance_id=self.instance_id,
             instance_name=self._text_of("instance_name"),
             instance_type=self._text_of("instance_type"),
-            usd_per_day=None if price is None else Decimal(price) * 24,
+            usd_per_day=None if price is None else daily_cost(Decimal(price)),
             is_everywhere=self.facts.get(EVERYWHERE) is True,
             is_terminated=self.facts.get("outcome") == "terminated",
         )

@@ -20,7 +20,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import NotFound
 from governor.core.instance import Target
 from governor.core.ports import Clock
-from governor.core.units import Usd, UtcDatetime
+from governor.core.units import Usd, UtcDatetime, daily_cost
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Step
 from governor.episode.store.episodes import Episodes
@@ -84,7 +84,7 @@ class ApprovalView:
             usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
         if usd_per_hour is None:
             return None
-        return usd_per_hour * 24
+        return daily_cost(usd_per_hour)
 
     @property
     def silence(self) -> str:

@@ -25,7 +25,7 @@ from governor.alerts.model import (
 from governor.aws.clients import Adapter, Clients
 from governor.core.catalog import list_price
 from governor.core.errors import NobodyListens
-from governor.core.units import printable, usd
+from governor.core.units import daily_cost, printable, usd
 
 _SUBJECT_CHARACTERS = 99
 _MESSAGE_BYTES = 250_000
@@ -287,7 +287,7 @@ def _unpriced(instance_type: str | None) -> str:
     price = list_price(instance_type or "")
     if price is None:
         return "not known"
-    listed = f"{usd(price)} an hour, {usd(price * 24)} a day"
+    listed = f"{usd(price)} an hour, {usd(daily_cost(price))} a day"
     return f"not known; the list price (On-Demand, us-east-1) is {listed}"
 
 

@@ -142,6 +142,11 @@ def usd(amount: Usd) -> str:
     return f"${text}"
 
 
+def daily_cost(usd_per_hour: UsdPerHour) -> Usd:
+    """Return what 24 hours cost at this price, not rounded."""
+    return usd_per_hour * 24
+
+
 def span(length: timedelta) -> str:
     """Return a length as text, rounded down: `35 min`, `6 h 40 min`, `30 h` or `3 days`. A length
     below a minute, or below zero, is `less than a minute`."""

@@ -135,7 +135,7 @@ def _cost_text(episodes: Sequence[Episode]) -> list[str]:
     known_prices = not_none(prices)
     if not any(known_prices):
         return []
-    text = f"{units.usd(sum(known_prices, Decimal(0)) * 24)}/day"
+    text = f"{units.usd(units.daily_cost(sum(known_prices, Decimal(0))))}/day"
     unpriced = len(prices) - len(known_prices)
     if unpriced:
         text += f" and {unpriced} of unknown price"

@@ -26,6 +26,7 @@ from governor.core.units import (
     UsdPerHour,
     UtcDatetime,
     clock,
+    daily_cost,
     iso,
     plural,
     some_of,
@@ -157,7 +158,7 @@ def managed_alert(
     Members without a known price are counted in the text, and missing in its amounts.
     """
     usd_per_hour = _usd_per_hour(idle)
-    usd_per_day = usd_per_hour * 24
+    usd_per_day = daily_cost(usd_per_hour)
     unpriced = sum(member.usd_per_hour is None for member in idle)
     unpriced_text = f", not counting {unpriced} of unknown price" if unpriced else ""
     idle_since = min(member.since for member in idle)

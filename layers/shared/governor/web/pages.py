@@ -35,6 +35,7 @@ from governor.core.units import (
     UtcDatetime,
     clip,
     clock,
+    daily_cost,
     iso,
     plural,
     sentence,
@@ -210,7 +211,7 @@ def _start_usd_per_day(episode: Episode) -> Usd | None:
     known."""
     if episode.price.usd_per_hour is None:
         return None
-    return episode.price.usd_per_hour * 24
+    return daily_cost(episode.price.usd_per_hour)
 
 
 def _may_end_keep(view: ApprovalView, form: Form) -> bool:

@@ -43,6 +43,7 @@ from governor.approvals.model.approval import Approval, ApprovalStatus, Decision
 from governor.approvals.rules.approval import stage_id
 from governor.core.units import (
     UtcDatetime,
+    daily_cost,
     left,
     minutes,
     usd,
@@ -104,7 +105,7 @@ def stage_words(
         saving = saving_text(plan)
     figures = [idle.title]
     if price:
-        figures.append(f"{usd(price * 24)}/day")
+        figures.append(f"{usd(daily_cost(price))}/day")
     elif is_prepaid(episode):
         figures.append("prepaid")
     price_line = cost_lines(episode)[:1]

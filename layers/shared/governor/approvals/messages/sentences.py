@@ -23,6 +23,7 @@ from governor.core.principals import names_in, principal_text
 from governor.core.units import (
     UtcDatetime,
     all_listed,
+    daily_cost,
     day_and_time,
     left,
     listed,
@@ -54,13 +55,13 @@ def price_text(episode: Episode) -> str:
         storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
         if storage_usd_per_hour is None:
             return "an unknown amount"
-        return f"{usd(storage_usd_per_hour * 24)} a day for its storage"
+        return f"{usd(daily_cost(storage_usd_per_hour))} a day for its storage"
     price = episode.price.usd_per_hour
     if price is None:
         return f"an unknown amount ({episode.price.source})"
     if is_prepaid(episode):
         return "prepaid"
-    return f"{usd(price * 24)} a day"
+    return f"{usd(daily_cost(price))} a day"
 
 
 def is_prepaid(episode: Episode) -> bool:
@@ -82,7 +83,7 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
     if not price:
         return (f"It is prepaid and adds nothing to the bill: {source}.",)
     return (
-        f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).",
+        f"It costs {usd(price)} an hour, {usd(daily_cost(price))} a day ({source}).",
         saving_text(episode.plan),
     )
 
@@ -93,7 +94,7 @@ def _storage_cost(episode: Episode) -> str:
     usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
     if usd_per_hour is None:
         return "The cost of its storage is not known."
-    return f"Its storage costs {usd(usd_per_hour * 24)} a day."
+    return f"Its storage costs {usd(daily_cost(usd_per_hour))} a day."
 
 
 def saving_text(plan: Plan) -> str:

@@ -23,7 +23,7 @@ from governor.console.views import addresses, charts, figures, instance_strip
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
 from governor.core.instance import Target
-from governor.core.units import Usd, UtcDatetime, people
+from governor.core.units import Usd, UtcDatetime, daily_cost, people
 from governor.episode.model.episode import Episode, InstanceRecord
 from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import gpu_rows
@@ -174,7 +174,7 @@ def _start_usd_per_day(startable: Episode | None) -> Usd | None:
     none, or its price is not known."""
     if startable is None or startable.price.usd_per_hour is None:
         return None
-    return startable.price.usd_per_hour * 24
+    return daily_cost(startable.price.usd_per_hour)
 
 
 def _kept_for(request: ViewRequest, startable: Episode | None) -> timedelta:

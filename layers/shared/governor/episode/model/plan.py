@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from governor.core.instance import Instance, Protection, Shape, SpotRequestType, Volume
-from governor.core.units import Usd, UsdPerHour, UtcDatetime
+from governor.core.units import Usd, UsdPerHour, UtcDatetime, daily_cost
 from governor.policy.model.acting import Action
 
 
@@ -141,7 +141,7 @@ class Saving:
         hourly = self.saved_usd_per_hour
         if hourly is None:
             return None
-        return hourly * 24
+        return daily_cost(hourly)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
-from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime
+from governor.core.units import HOURS_PER_MONTH, Usd, UtcDatetime, daily_cost
 from governor.fleet.model import FleetPage, FleetRow
 
 
@@ -262,7 +262,7 @@ def _by_price_and_id(kept: KeptInstance) -> tuple[Decimal, str]:
 
 def _per_day(usd_per_month: Usd) -> Usd:
     """Return what a day costs of which 730 hours cost that."""
-    return usd_per_month * 24 / HOURS_PER_MONTH
+    return daily_cost(usd_per_month / HOURS_PER_MONTH)
 
 
 def _sum(kept_instances: Iterable[KeptInstance]) -> Usd:
