@@ -7,10 +7,10 @@ as a problem; it must never look like a silent instance.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from governor.alerts.model import Alert, AlertKind, Severity
@@ -147,14 +147,16 @@ class _Readings:
 
 def _series(record: Any) -> tuple[str, Listed]:
     """Return the instance id of a listed series, and the series. Raises: TypeError for anything but
-    text, which a query cannot name; KeyError if it has no instance."""
-    namespace = record["Namespace"]
-    metric = record["MetricName"]
-    pairs = [(dimension["Name"], dimension["Value"]) for dimension in record["Dimensions"]]
+    text, which a query cannot name; KeyError if it has no instance.
+
+    Equal texts are one object: a pass over a large namespace lists each of them many times.
+    """
+    namespace = sys.intern(record["Namespace"])
+    metric = sys.intern(record["MetricName"])
+    pairs = []
+    for dimension in record["Dimensions"]:
+        pairs.append((sys.intern(dimension["Name"]), sys.intern(dimension["Value"])))
     dimensions = tuple(sorted(pairs))
-    for text in (namespace, metric, *chain.from_iterable(dimensions)):
-        if not isinstance(text, str):
-            raise TypeError("a query can name text alone")
     return dict(dimensions)["InstanceId"], Listed(namespace, metric, dimensions)
 
 
