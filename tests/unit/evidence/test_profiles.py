@@ -35,6 +35,19 @@ def test_each_metric_of_utilization_belongs_to_one_profile() -> None:
     assert profile_of("our_own_gpu_metric") is None
 
 
+def test_the_agents_names_are_the_defaults_of_a_policy() -> None:
+    """They stand in `Metrics` and in the table: a name changed in one of them alone would read
+    nothing."""
+    names = Metrics()
+    agent = PROFILES[0]
+    assert ProfileName.AGENT is agent.name
+    assert names == agent.metrics(names, names.namespace)
+    assert (agent.temperature, agent.memory_utilization) == (
+        names.temperature,
+        names.memory_utilization,
+    )
+
+
 def test_all_four_profiles_are_in_the_table() -> None:
     """`custom`, the fifth of a policy, has no names of its own."""
     in_the_table = {profile.name for profile in PROFILES}

@@ -12,7 +12,8 @@ from enum import StrEnum
 from governor.core.episode_ref import EpisodeRef
 from governor.core.units import UtcDatetime, not_none
 
-_RECORD_SHOWN = timedelta(days=30)
+_LINK_WORKS_FOR = timedelta(days=30)
+"""How long the links to a question work after its last answer, or after its time to answer."""
 
 
 class ApprovalStatus(StrEnum):
@@ -129,7 +130,7 @@ class Approval:
         for decision in (self.first_yes, self.decision, self.hold):
             if decision is not None:
                 last = max(last, decision.at)
-        return last + _RECORD_SHOWN
+        return last + _LINK_WORKS_FOR
 
     @property
     def counted_hold(self) -> Decision | None:

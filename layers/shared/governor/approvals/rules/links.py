@@ -91,7 +91,7 @@ class LinkSigner:
     def check_short(self, link: str) -> tuple[str, int]:
         """Return the page id and the recipient's number that a link names, once its signature is
         found to be ours. `link` is its last part, as `relative` makes it. The record of the page
-        says when the link ends.
+        says when the link ends (`Approval.link_ends`).
 
         Raises: LinkForged if no key of ours has signed it; ConfigurationError if a key is unusable.
         """

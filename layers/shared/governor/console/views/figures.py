@@ -24,7 +24,7 @@ from governor.console.views.addresses import project_href
 from governor.core import units
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target, tag_command
-from governor.core.units import NEVER, Usd, UtcDatetime, left, plural, sentence
+from governor.core.units import NEVER, Usd, UtcDatetime, daily_cost, left, plural, sentence
 from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.rules.states import WORDS, State, state_of
@@ -41,7 +41,7 @@ _FIELDS = tuple(field.name for field in fields(FleetRow))
 _ROW_COLUMNS = tuple(name for name in _FIELDS if name not in _NOT_IN_CSV)
 _STATE_COLUMNS = ("state", "is_idle")
 COLUMNS = (*_ROW_COLUMNS, *_STATE_COLUMNS)
-"""Columns of a row in CSV."""
+"""Columns of the Fleet as CSV (`/fleet.csv`)."""
 _COLORS = {
     State.IDLE: "bad",
     State.HELD: "bad",
@@ -76,7 +76,7 @@ class Rate:
     @property
     def usd_per_day(self) -> Usd:
         """Return what a day of them costs, without the `unpriced`."""
-        return self.usd_per_hour * 24
+        return daily_cost(self.usd_per_hour)
 
 
 def rate(rows: Sequence[Row]) -> Rate:

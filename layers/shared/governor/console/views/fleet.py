@@ -87,7 +87,8 @@ _HEADS = (
     ("Last 24 h", ""),
     ("$ a day", "price"),
 )
-"""Heads of the columns, each with the order that it leads to."""
+"""Heads of the columns of the page, each with the order that it leads to. The columns of the CSV
+are `figures.COLUMNS`."""
 _NEXT = "What happens next"
 _COMMAND = "Creator, and the command that sets the tag"
 _ORDER_WORDS = {

@@ -1,7 +1,8 @@
 """The one table of metric profiles: under which names and dimensions a publisher sends what its
 accelerators do, and in which unit.
 
-This module is data. It reads and judges nothing. Sources, as of 2026-11:
+This module is data. It reads and judges nothing. The agent's names are also the defaults of
+`Metrics` (`judging.py`). Sources, as of 2026-11:
 
 - `agent`: the CloudWatch agent's NVIDIA page, and its `registered_metrics.go`. On Windows its names
   have a space (`plugins/outputs/cloudwatch/cloudwatch_test.go`). `agent/` of this project uses the
