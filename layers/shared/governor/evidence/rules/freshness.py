@@ -27,7 +27,7 @@ from governor.policy.model.profiles import part_word
 MINUTE = timedelta(minutes=1)
 OLDEST_READING_MINUTES = 5
 """How long ago the newest reading of every GPU may have ended. It is the promise of
-`docs/trust.md`, "How late work is seen", and covers the default lag of 2 minutes twice."""
+`docs/trust.md`, "How soon work is noticed", and covers the default lag of 2 minutes twice."""
 OLDEST_5_MINUTE_READING_MINUTES = 10
 """The same for readings of 5 minutes: EC2's own figures, and GPUs whose agent collects less than
 once a minute. The newest whole one may have ended 5 minutes earlier."""
