@@ -39,7 +39,7 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print_text("  end the pause: governor resume --all")
     # A pause is one of the freezes; any other one needs its cause found.
     if len(freezes) > is_paused:
-        print_text("  find the cause, then lift it: breaker.lift_freezes_before (docs/policy.md)")
+        print_text("  find the cause, then end it: breaker.lift_freezes_before (docs/policy.md)")
     if not freezes:
         print_text("nothing is frozen: no pause, and no unusual share of the fleet turned idle")
     print_text("stops and terminations that began in the last 60 minutes:")

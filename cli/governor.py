@@ -59,7 +59,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "show what holds actions back: freezes, rate limits and waiting steps", "freezes"
         ),
         "pause": Command(
-            "hold back every stop, termination and deletion in all accounts until an admin resumes",
+            "hold back every stop, termination and deletion in all accounts until the pause ends",
             "pause --all --reason 'metrics are wrong'",
         ),
         "resume": Command(

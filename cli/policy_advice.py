@@ -314,8 +314,8 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
         )
     if is_share_by_name(metrics.utilization) and not is_in_a_known_unit(metrics):
         yield (
-            f"metrics.utilization: {metrics.utilization} is a share of 0 to 1, in which a busy GPU "
-            "looks idle, so its instances are no-data; name a metric in percent, such as "
+            f"metrics.utilization: {metrics.utilization} is a share from 0 to 1, in which a busy "
+            "GPU looks idle, so its instances are no-data; name a metric in percent, such as "
             "DCGM_FI_DEV_GPU_UTIL, or set metrics.utilization_scale: share with the profile custom"
         )
     for figure in policy.vetoes.required:

@@ -60,7 +60,7 @@ CAUSES = {
     "hidden": "fewer GPUs publish utilization than there are",
     "too many": "more GPUs publish utilization than there are",
     "missing": "required by the policy and not measured long enough",
-    "share": "utilization may be a share of 0 to 1",
+    "share": "utilization may be a share from 0 to 1",
     "zeros": "utilization is 0 while the GPUs draw power",
     "stopped": "a figure has stopped coming",
     "clock": "the clock of the host is wrong",
@@ -111,7 +111,7 @@ def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def never_reached_2(evidence_by_metric: Mapping[str, Sequence[Evidence]]) -> Mapping[str, Finding]:
     """Return a finding for each metric of utilization that never reached 2 on the whole fleet,
-    although it was above 0: all GPUs are idle, or it is a share of 0 to 1.
+    although it was above 0: all GPUs are idle, or it is a share from 0 to 1.
 
     The evidence of all instances is grouped by the metric. Empty if there is no such metric.
     """

@@ -33,9 +33,10 @@ _LEAD = """\
 # Alarms
 
 This page has a row for each alarm, which says what the alarm means, when it fires, and what to do.
-The message of an alarm names its row. Alarms go to the alert topic. When an alarm ends, PagerDuty
-and [webhooks](channels.md) are notified, but subscribers of the topic get no mail. `governor
-status` lists the alarms that are firing now.
+The message of an alarm names its row. Alarms go to the alert topic, which is the SNS topic of the
+stack. When an alarm ends, PagerDuty and [webhooks](channels.md) are notified, but subscribers of
+the topic get no mail. `governor status` lists the alarms that are firing now. The
+[glossary](index.md#glossary) explains words such as sweep and target.
 
 Logs are in CloudWatch under `/aws/lambda/STACK/FUNCTION`, and executions are in Step Functions. An
 alarm that fires once and clears by itself needs no action, unless its row says so. After a failure,

@@ -18,7 +18,8 @@ _LEAD = """\
 
 This page lists every path of the stack's HTTP API. `make fix` generates it from
 [openapi.yaml](openapi.yaml), which other programs can read. The guides are
-[Approvals](approvals.md) and [The console](console.md).
+[Approvals](approvals.md) and [The console](console.md), and the [glossary](index.md#glossary)
+explains words such as question and record.
 """
 _CHAPTERS = {
     "api": "API of the command line",

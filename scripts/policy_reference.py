@@ -47,7 +47,8 @@ _LEAD = """\
 # Policy reference
 
 This page lists every setting of a policy. [The policy](policy.md) explains how to write one, and
-[Who sets what](#who-sets-what) says who changes each setting, and when. `make fix` generates this
+[Who sets what](#who-sets-what) says who changes each setting, and when. The
+[glossary](index.md#glossary) explains words such as sweep and verdict. `make fix` generates this
 page.
 """
 _KINDS = {

@@ -176,7 +176,7 @@ class Recording:
         return is_needed and has_power_limit(self.instance.instance_type)
 
     def _bins_in_doubt(self, policy: Policy) -> bytes:
-        """Return 1 for every bin that ends a window in which utilization may be a share of 0 to 1
+        """Return 1 for every bin that ends a window in which utilization may be a share from 0 to 1
         or frozen.
 
         The other readings of such a window may settle that, and leave it before the reading in

@@ -101,8 +101,8 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
 def _whole_below_1(utilization: array[float]) -> array[float]:
     """Return the utilization with percentages below 1 as whole ones, as a driver gives them.
 
-    A trace is in percent and holds no power. The product would take such a fraction for a share of
-    0 to 1, and could not tell.
+    A trace is in percent and holds no power. The product would take such a fraction for a share
+    from 0 to 1, and could not tell.
     """
     return array("d", [float(round(value)) if 0 < value < 1 else value for value in utilization])
 

@@ -44,7 +44,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--until",
         type=read_end,
         metavar="TIME",
-        help="4h, 7d, or a time like 2026-12-01T09:00Z (default: the owner's next working morning)",
+        help="4h, 7d, or a time like 2026-12-01T09:00Z (default: the next working morning of "
+        "those who are asked)",
     )
     exempt = command(
         "exempt",

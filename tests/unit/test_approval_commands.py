@@ -229,7 +229,7 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
             },
             [
                 "everything is frozen since Fri Nov 20, 12:00 UTC: 12 turned",
-                "  find the cause, then lift it: breaker.lift_freezes_before (docs/policy.md)",
+                "  find the cause, then end it: breaker.lift_freezes_before (docs/policy.md)",
                 "stops and terminations that began in the last 60 minutes:",
                 "all accounts  3 of 50",
                 "owner ml      3 of 5",

@@ -165,7 +165,7 @@ def causes(examined: doctor.Examined) -> set[str]:
 def test_a_small_number_is_doubted(
     utilization: float, power: float | None, found: set[str]
 ) -> None:
-    """A share of 0 to 1, zeros beside power, and utilization alone are named."""
+    """A share from 0 to 1, zeros beside power, and utilization alone are named."""
     assert found == causes(examined_one(utilization, power=power))
 
 

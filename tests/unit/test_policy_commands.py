@@ -230,7 +230,7 @@ def test_an_unknown_setting_is_guessed(
         ),
         (
             "metrics: {utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE}",
-            "metrics.utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE is a share of 0 to 1",
+            "metrics.utilization: DCGM_FI_PROF_GR_ENGINE_ACTIVE is a share from 0 to 1",
         ),
         (
             "metrics: {profile: custom, namespace: N, utilization: gpu_active_ratio}",

@@ -174,7 +174,7 @@ def test_a_quiet_publisher_does_not_hide_a_busy_one(
 def test_power_of_no_running_gpu_confirms_nothing(
     instance_type: str, watts: float, is_plausible: bool
 ) -> None:
-    """A script that writes 0 when `nvidia-smi` fails, kilowatts, or a share of 0 to 1."""
+    """A script that writes 0 when `nvidia-smi` fails, kilowatts, or a share from 0 to 1."""
     power = Published(POWER, watts, ONE_GPU)
     expected = STOPPED if is_plausible else NOT_UNASKED
 

@@ -193,7 +193,7 @@ def test_each_series_of_our_own_must_be_measured(
 
 
 def test_a_number_of_series_does_not_settle_the_scale() -> None:
-    """Fractions may still be shares of 0 to 1."""
+    """Fractions may still be shares from 0 to 1."""
     world = world_of(f"metrics: {{{OURS}, series_per_device: 2}}")
     instance_id = add_series(world, "trn1.32xlarge", [0.9] * 32)
     world.sweep()

@@ -233,7 +233,7 @@ def test_container_insights_is_read_gpu_by_gpu() -> None:
     assert "no-data" == kind(verdict_of(without_one, policy, "g5.12xlarge"))
 
 
-# A metric in shares of 0 to 1 is not taken for percent.
+# A metric in shares from 0 to 1 is not taken for percent.
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_metric_that_never_reaches_2_may_be_a_share(values: Any, expected: str
     verdict = verdict_of(alone, policy)
 
     assert expected == kind(verdict)
-    assert (expected == "no-data") is ("may be a share of 0 to 1" in verdict.reason)
+    assert (expected == "no-data") is ("may be a share from 0 to 1" in verdict.reason)
     assert expected == kind(verdict_of(low, policy))
     assert "busy" == kind(verdict_of(high, policy))
 

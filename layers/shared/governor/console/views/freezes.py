@@ -231,7 +231,7 @@ def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:
         )
     if request.reader.policy.two_people_for_policy:
         raise NotAllowed(
-            "the policy asks for two people (two_people_for_policy): lift the freeze there"
+            "the policy asks for two people (two_people_for_policy): end the freeze there"
         )
     request.caller.require_fresh_sign_in(request.now)
     if request.query.get("answer") != "end-freeze":

@@ -233,8 +233,8 @@ def _power_beside(names: Metrics) -> tuple[str, ...]:
 
 
 def is_share_by_name(metric: str) -> bool:
-    """Return whether a metric is known to be a share of 0 to 1 although people read it as percent:
-    DCGM's profiling metrics, and names that say so."""
+    """Return whether a metric is known to be a share from 0 to 1 although people read it as
+    percent: DCGM's profiling metrics, and names that say so."""
     return may_be_frozen(metric) or metric.lower().endswith("_ratio")
 
 
@@ -295,7 +295,7 @@ def implausible_power_watts(shape: Shape | None) -> float:
 
     A powered GPU draws more when it is idle: 8 to 10 of 70 W (T4), 9 to 20 of 300 W (A10G), 60 to
     70 of 700 W (H100), by `nvidia-smi`. Lower readings come from a script that writes 0, from
-    kilowatts, or from a share of 0 to 1, which on a T4 would pass 1% of the limit.
+    kilowatts, or from a share from 0 to 1, which on a T4 would pass 1% of the limit.
     """
     limit_watts = _whole(Scale.PERCENT_OF_POWER, shape) or 0
     return max(_LEAST_POWER_WATTS, limit_watts * _LEAST_POWER_PERCENT / 100.0)

@@ -69,7 +69,7 @@ class PlanRule(Section):
     action: Action = Action.STOP
     """The action that is proposed, and taken after an approval."""
     when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
-    """The action for instances that EC2 cannot stop: one-time Spot Instances, and instances whose
+    """The action for instances that EC2 cannot stop: one-time Spot instances, and instances whose
     root device is an instance store."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """The action that replaces a termination if the instance has termination protection."""

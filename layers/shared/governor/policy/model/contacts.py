@@ -429,8 +429,8 @@ class ConsoleScope(Section):
     )
     """ARNs of IAM callers. `*` stands only for the session name of an assumed role."""
     role: Literal["viewer", "approver", "admin"] = "viewer"
-    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
-    exemptions."""
+    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps, exemptions
+    and freezes."""
     everything: bool = False
     """The whole fleet."""
     accounts: tuple[str, ...] = named(*ACCOUNT)

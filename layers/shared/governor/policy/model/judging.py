@@ -131,8 +131,8 @@ class Metrics(Section):
     """Only for `custom`: the dimension that distinguishes the devices of an instance. If empty, the
     dimensions of the other profiles count, such as `index`, `gpu` and `GpuDevice`."""
     utilization_scale: UtilizationScale = UtilizationScale.PERCENT
-    """Only for `custom`: the unit of the utilization metric. `share` means 0 to 1. With `percent`,
-    readings that may be shares count as not measured."""
+    """Only for `custom`: the unit of the utilization metric. `share` means a share from 0 to
+    1. With `percent`, readings that may be shares count as not measured."""
     series_per_device: int = between(1, 1, 64)
     """Only for `custom`: the number of series that each device publishes. It is more than 1 if each
     core, or each part of a GPU, has its own series. All of them must be measured."""

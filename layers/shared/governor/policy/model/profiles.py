@@ -13,11 +13,12 @@ This module is data. It reads and judges nothing. The agent's names are also the
   the utilization of cores to percent, and GPU memory to bytes. `awsneuron_metric_modifier.go`
   writes cores as `core0`, numbered over the whole instance, and devices as `device0`.
 - `dcgm`: the counters of NVIDIA's DCGM exporter (`default-counters.csv`), as a Prometheus scrape
-  of the CloudWatch agent publishes them. `DCGM_FI_PROF_*` are shares of 0 to 1. On EC2 the agent
+  of the CloudWatch agent publishes them. `DCGM_FI_PROF_*` are shares from 0 to 1. On EC2 the agent
   publishes what it scrapes into `CWAgent/Prometheus`, unless its configuration names a namespace.
 - `neuron` outside of EKS: `neuroncore_utilization` of neuron-monitor, in percent, and
-  `neuroncore_utilization_ratio` of `neuron-monitor-prometheus.py`, a share of 0 to 1. AWS does not
-  document under which dimensions the scripts publish: only series with an `InstanceId` are read.
+  `neuroncore_utilization_ratio` of `neuron-monitor-prometheus.py`, a share from 0 to 1. AWS does
+  not document under which dimensions the scripts publish: only series with an `InstanceId` are
+  read.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class UtilizationScale(StrEnum):
     """The unit of a utilization that a team publishes under a name of its own."""
 
     PERCENT = "percent"
-    """0 to 100. Readings that may be shares of 0 to 1 are not believed."""
+    """0 to 100. Readings that may be shares from 0 to 1 are not believed."""
     SHARE = "share"
     """0 to 1. A metric in percent would only look busier."""
 
@@ -93,7 +94,7 @@ class MetricProfile:
             `None` if there are none.
         device_dimensions: the dimensions that tell the parts of an instance apart, the first one
             before the others.
-        percent_per_unit: turns a reading of utilization into percent: 100 for a share of 0 to 1.
+        percent_per_unit: turns a reading of utilization into percent: 100 for a share from 0 to 1.
         series_per_device: the number of series of a device whose parts are no cores that the
             catalog of cores counts.
         mib_per_unit: turns a reading of memory into MiB.

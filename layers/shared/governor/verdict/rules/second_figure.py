@@ -1,8 +1,8 @@
 """Judge whether a low utilization stands alone: a second figure of the GPU's side, power, must
 confirm it where nobody approves an action, and where the policy requires it.
 
-Utilization can be low by mistake: a metric in shares of 0 to 1, a profiler that is frozen at zero,
-zeros of a GPU in MIG mode. Power shows work in all these cases, and costs one more reading.
+Utilization can be low by mistake: a metric in shares from 0 to 1, a profiler that is frozen at
+zero, zeros of a GPU in MIG mode. Power shows work in all these cases, and costs one more reading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONFIRMS_BELOW_PERCENT = 40.0
 `vetoes.power_percent_of_limit` is: it is the default of that setting."""
 
 SURELY_PERCENT = 2.0
-"""A metric whose readings reach this is no share of 0 to 1. Shares pass 1 by rounding errors, and
+"""A metric whose readings reach this is no share from 0 to 1. Shares pass 1 by rounding errors, and
 where their two clocks differ."""
 
 
@@ -197,7 +197,7 @@ def why_not_unasked(instance_type: str, evidence: Evidence, policy: Policy) -> U
 
 
 def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return a no-data verdict if utilization may be a share of 0 to 1, in which a busy GPU looks
+    """Return a no-data verdict if utilization may be a share from 0 to 1, in which a busy GPU looks
     idle. Return `None` otherwise.
 
     A reading of 2 or more distinguishes percent from a share; for a publisher of percent, one
@@ -208,8 +208,8 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
-    """Return why utilization may be a share of 0 to 1, in which a busy GPU looks idle, or frozen at
-    0; `None` if it is percent, idle in both units, or was not read.
+    """Return why utilization may be a share from 0 to 1, in which a busy GPU looks idle, or frozen
+    at 0; `None` if it is percent, idle in both units, or was not read.
 
     A reading that is too high for a share settles it. Else there is one rule for a metric whose
     unit the policy's profile knows, one for a share by its name, and one for any other name.
@@ -239,19 +239,19 @@ def _why_share_is_refused(evidence: Evidence, policy: Policy, highest: float) ->
     metric = policy.metrics.utilization
     if not is_confirmed(evidence, policy):
         return (
-            f"{metric} is a share of 0 to 1, may be frozen at 0, and power is not measured beside "
-            "it: set metrics.utilization to a metric in percent"
+            f"{metric} is a share from 0 to 1, may be frozen at 0, and power is not measured "
+            "beside it: set metrics.utilization to a metric in percent"
         )
     if highest < busy_share_of(policy):
         return None
     return (
-        f"{metric} is a share of 0 to 1 and reached {highest:g}: set metrics.utilization to "
+        f"{metric} is a share from 0 to 1 and reached {highest:g}: set metrics.utilization to "
         "a metric in percent"
     )
 
 
 def _why_perhaps_share(evidence: Evidence, policy: Policy, highest: float) -> str | None:
-    """Return why a metric whose name does not say its unit may be a share of 0 to 1; `None` if it
+    """Return why a metric whose name does not say its unit may be a share from 0 to 1; `None` if it
     is idle in both units, or power confirms it. `highest` is its highest reading.
 
     Power does not settle fractions under a name of a team's own, nor readings of exactly 1 for half
@@ -268,13 +268,13 @@ def _why_perhaps_share(evidence: Evidence, policy: Policy, highest: float) -> st
     if not has_fraction or is_confirmed(evidence, policy):
         return None
     return (
-        f"{metric} never passed 1 and reached {highest:g}: it may be a share of 0 to 1, and "
+        f"{metric} never passed 1 and reached {highest:g}: it may be a share from 0 to 1, and "
         "power is not measured beside it"
     )
 
 
 def _is_above_shares(highest: float, names: Metrics) -> bool:
-    """Return whether the highest reading of utilization is too high for a share of 0 to 1.
+    """Return whether the highest reading of utilization is too high for a share from 0 to 1.
 
     Above 1 is enough for a publisher that is known to send percent. A share by its name, or a name
     of a team's own, may pass 1 by an error.
@@ -283,7 +283,7 @@ def _is_above_shares(highest: float, names: Metrics) -> bool:
 
 
 def shares_end_at(names: Metrics) -> float:
-    """Return the reading from which on utilization is no share of 0 to 1: `SURELY_PERCENT` for a
+    """Return the reading from which on utilization is no share from 0 to 1: `SURELY_PERCENT` for a
     share by its name and for a name of a team's own, else 1."""
     if is_in_a_known_unit(names):
         return 1.0
@@ -294,7 +294,7 @@ def shares_end_at(names: Metrics) -> float:
 
 
 def busy_share_of(policy: Policy) -> float:
-    """Return the reading from which on a GPU is busy if utilization is a share of 0 to 1."""
+    """Return the reading from which on a GPU is busy if utilization is a share from 0 to 1."""
     return policy.idle.utilization_below_percent / 100
 
 
