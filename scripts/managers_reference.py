@@ -77,7 +77,10 @@ def _table(manager_class: str, managers: list[Mapping[str, Any]]) -> str:
     """Return the table of one class."""
     is_asked = manager_class == "ask"
     after = "after a stop | after a termination | " if is_asked else ""
-    lines = [f"| tool | recognized by | {after}source |", f"|---|---|{'---|---|' if is_asked else ''}---|"]
+    lines = [
+        f"| tool | recognized by | {after}source |",
+        f"|---|---|{'---|---|' if is_asked else ''}---|",
+    ]
     for manager in managers:
         if manager["class"] != manager_class:
             continue

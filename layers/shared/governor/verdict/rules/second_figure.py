@@ -262,8 +262,8 @@ def _why_perhaps_share(evidence: Evidence, policy: Policy, highest: float) -> st
     has_fraction = _has_a_busy_fraction(evidence, busy_share_of(policy))
     if is_own_name and (has_fraction or _is_1_half_of_the_time(evidence)):
         return (
-            f"{metric} reached only {highest:g}, below {SURELY_PERCENT:g}: it may be a share of "
-            "0 to 1, which low power does not rule out"
+            f"{metric} reached only {highest:g}, below {SURELY_PERCENT:g}: it may be a share "
+            "from 0 to 1, which low power does not rule out"
         )
     if not has_fraction or is_confirmed(evidence, policy):
         return None
