@@ -48,7 +48,7 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
         alert.severity,
         alert.owner,
     )
-    assert "on Fri 12:04 UTC: Spot interruption" in alert.subject
+    assert "around Fri 12:04 UTC: Spot interruption" in alert.subject
     assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
     assert (Notified.SINGLY, True, True) == (
         reaction.notified,
@@ -66,7 +66,7 @@ def test_a_reservation_that_is_taken_back_says_when() -> None:
 
     world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=ends))
 
-    assert "on Fri 12:03 UTC: Capacity Reservation interruption" in world.sent[0].subject
+    assert "around Fri 12:03 UTC: Capacity Reservation interruption" in world.sent[0].subject
     assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
 
 

@@ -387,7 +387,7 @@ def test_a_message_says_that_the_policy_allows_losing_local_disks_without_an_ans
     stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
     episode = episode_of(mode, on_expiry)
     without_disks = replace(episode, plan=replace(episode.plan, loses_local_disks=False))
-    words = "The policy allows losing data on local disks without an answer."
+    words = "GPU Governor to act without an answer even if data on local disks is lost."
     text, text_without_disks = (
         texts(stage_alert(one, stage, NOW, LINK, DEADLINE), one)["mail text"]
         for one in (episode, without_disks)
