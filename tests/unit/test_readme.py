@@ -113,5 +113,5 @@ def test_the_comparison_is_what_was_measured() -> None:
     assert [missed for _, missed in rows] == _row(r"idle instances missed \(of the same 40\)")
     assert seconds == _row("seconds to check 2,000 instances once")
     assert [f"${Decimal(one):.0f}" for one in usd] == _row(
-        "monthly cost of checking 2,000 instances every 5 minutes"
+        "monthly cost of checking 2,000 instances every 5 minutes, without fixed costs"
     )
