@@ -368,9 +368,12 @@ def _volume_text(volume: Volume) -> str:
 
 
 def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    """Return the costs per hour before and after these steps: the instance with its addresses and
-    volumes; then what is kept of these, and new snapshots at their full size. Without steps both
-    are the same. Both are `None` if the price or a volume's size is not known."""
+    """Return what these steps save, after storage: the costs per hour before and after them.
+
+    Before: the instance with its addresses and volumes. After: what is kept of these, and new
+    snapshots at their full size. Without steps both are the same. Both are `None` if the price or a
+    volume's size is not known.
+    """
     usd_per_hour = price.usd_per_hour
     sizes = []
     for volume in instance.volumes:
