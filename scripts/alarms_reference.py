@@ -25,7 +25,7 @@ STACKS = {
     ),
     "stacks/telemetry.yaml": (
         "Telemetry",
-        "In `stacks/telemetry.yaml`, beside the [agent](telemetry.md).",
+        "In `stacks/telemetry.yaml`, which also installs the [agent](telemetry.md).",
     ),
 }
 """Each template with alarms: its title on the page, and a sentence about it."""

@@ -84,7 +84,7 @@ def test_what_the_free_tier_saves_is_on_the_page() -> None:
 def test_how_much_more_others_cost_is_what_the_table_beside_them_says() -> None:
     """At 2,000 instances, the cheaper of the two."""
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    _, _, beside_others = page.partition("## Beside Cloud Custodian")
+    _, _, beside_others = page.partition("## Compared with Cloud Custodian")
     _, _, of_2000 = beside_others.partition("| 2,000 |")
     ours, custodian, plain = (
         Decimal(usd) for usd in re.findall(r"\| ([\d.]+) \|$", of_2000, re.MULTILINE)[:3]
