@@ -151,7 +151,8 @@ def reservation(reserved: Reserved) -> Advice | None:
         percent_measured=reserved.percent_measured,
         text=_reservation_text(reserved, unused, usd_per_hour),
         command=command,
-        owner=now.holder,
+        name=now.name,
+        owner=f"account {now.account}",
     )
 
 
@@ -172,7 +173,7 @@ def _reservation_text(reserved: Reserved, unused: int, usd_per_hour: Usd | None)
             "it is paid for in advance and cannot be canceled: use it or share it before it ends"
         )
     empty = f"{unused} of {now.total} are unused ({measured}): {cost}"
-    return f"{empty}. It belongs to {now.holder} ({now.ends}); {advised}."
+    return f"{empty}. It belongs to account {now.account} ({now.ends}); {advised}."
 
 
 def _reservation_command(now: Reservation, instances_left: int) -> str:

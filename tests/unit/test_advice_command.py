@@ -171,7 +171,7 @@ def test_the_weeks_of_an_account_become_advice(
     assert 0 == code, err
     first = out.splitlines()[0]
     assert first.startswith("$80,358 a month   empty-reservation:cr-0123456789abcdef0  p5.48xlarge")
-    assert "It belongs to training of account 123456789012 (until 2026-12-31 18:00 UTC)" in out
+    assert "It belongs to account 123456789012 (until 2026-12-31 18:00 UTC)" in out
     assert f"$3,406 a month    smaller-type:{account}  g5.12xlarge; 1 week, 100% measured" in out
     assert f"$734 a month      ungoverned:{LOOSE[-1]}  g5.xlarge; not measured" in out
     assert "Created by arn:aws:iam::123456789012:user/bob." in out

@@ -565,10 +565,11 @@ def test_reservations_are_those_in_force_that_the_account_pays_for() -> None:
     assert ["cr-1", "cr-2", "cr-3", "cr-4"] == [one.reservation_id for one in found]
     assert [None, end, end, None] == [one.ends_at for one in found]
     assert [False, False, True, False] == [one.is_block for one in found]
-    assert (4, 3, "training of account 123456789012") == (
+    assert (4, 3, "training", "123456789012") == (
         found[0].total,
         found[0].available,
-        found[0].holder,
+        found[0].name,
+        found[0].account,
     )
 
 

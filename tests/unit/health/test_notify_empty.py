@@ -54,10 +54,8 @@ def test_a_day_of_empty_capacity_is_said_once_a_week() -> None:
     )
     text = "\n".join(alert.lines)
     assert "Right now, 3 of its 4 instances are unused" in text
-    assert (
-        "It belongs to training of account 123456789012, and runs until 2026-12-31 18:00 UTC"
-        in text
-    )
+    assert "(training) has not been full at any check since" in text
+    assert "It belongs to account 123456789012, and runs until 2026-12-31 18:00 UTC" in text
     assert "costs $165 an hour at list price, $120,538 a month" in text
     assert "GPU Governor never cancels reservations" in text
     assert "165.12" == alert.facts["usd_per_hour"]

@@ -159,7 +159,8 @@ def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
         found.percent_measured,
     )
     assert "2 of 4 are unused (at most 2 were used in 6 weeks): 110.08 USD an hour" in found.text
-    assert "It belongs to training of account 123456789012 (without an end date)" in found.text
+    assert "It belongs to account 123456789012 (without an end date)" in found.text
+    assert "training" == found.name
     assert found.command.endswith(
         "--capacity-reservation-id cr-0123456789abcdef0 --instance-count 2"
     )

@@ -369,13 +369,9 @@ class Reservation:
     tags: Mapping[str, str]
 
     @property
-    def holder(self) -> str:
-        """Return who holds the reservation: `training-block of account 123456789012`, or only the
-        account if it has no `Name` tag."""
-        name = printable(self.tags.get(NAME_TAG, ""))
-        if name:
-            return f"{name} of account {self.account}"
-        return f"account {self.account}"
+    def name(self) -> str:
+        """Return its `Name` tag; empty if it has none."""
+        return printable(self.tags.get(NAME_TAG, ""))
 
     @property
     def ends(self) -> str:
