@@ -99,13 +99,13 @@ RIGHT = "i-0123456789abcdef0"
 @pytest.mark.parametrize(
     ("action", "answer", "typed", "accepted", "why"),
     [
-        (Action.STOP, Answer.APPROVE, None, False, "tick the box that says so"),
+        (Action.STOP, Answer.APPROVE, None, False, "check the box that says so"),
         (Action.STOP, Answer.APPROVE, None, True, None),
         (Action.STOP, Answer.APPROVE, RIGHT, True, None),
         (Action.STOP, Answer.APPROVE, "i-0fedcba9876543210", True, "not about the instance id"),
         (Action.TERMINATE, Answer.APPROVE, None, True, "type its id into the field"),
         (Action.TERMINATE, Answer.APPROVE, "i-0", True, "type its id into the field"),
-        (Action.TERMINATE, Answer.APPROVE, RIGHT, False, "tick the box that says so"),
+        (Action.TERMINATE, Answer.APPROVE, RIGHT, False, "check the box that says so"),
         (Action.TERMINATE, Answer.APPROVE, f" {RIGHT} ", True, None),
         (Action.TERMINATE, Answer.KEEP, None, False, None),
         (Action.STOP, Answer.KEEP, None, True, "at most 30 days"),

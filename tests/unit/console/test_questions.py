@@ -186,7 +186,7 @@ def test_a_form_answers_one_page_of_them() -> None:
     answered = site.post(site.cookies(), answer="keep", **picked)
     assert (400, True) == (
         answered["statusCode"],
-        "Tick at most 50 of them at once." in answered["body"],
+        "Select at most 50 of them at once." in answered["body"],
     )
 
 

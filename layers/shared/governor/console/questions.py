@@ -188,9 +188,9 @@ class Answers:
             if field.startswith(_PICK) and value == "yes":
                 picked.append(field.removeprefix(_PICK))
         if not picked:
-            raise InputError("tick at least one of them")
+            raise InputError("select at least one of them")
         if len(picked) > ROWS:
-            raise InputError(f"tick at most {ROWS} of them at once")
+            raise InputError(f"select at most {ROWS} of them at once")
         views = self._picked_views(request, picked)
         decision = _decision(request)
         results = []

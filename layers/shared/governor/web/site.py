@@ -309,7 +309,7 @@ class ApprovalSite:
         policy and it cannot be read; CloudError."""
         picked = self._picked(request)
         if not picked:
-            raise errors.InputError("tick at least one of them")
+            raise errors.InputError("select at least one of them")
         decision = _decision(
             request.form, visitor, self.show.clock.now(), picked[0].episode.asking.time_zone
         )

@@ -17,7 +17,7 @@ _ON_ITS_PAGE = "no button can say so; open its page"
 _HOW_TO_CONFIRM = {
     "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
     "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
-    "page": ("type its id into the field", "tick the box that says so"),
+    "page": ("type its id into the field", "check the box that says so"),
 }
 """By the channel of the answer: how to name the instance, and how to accept that data is lost. For
 any other channel, as on the `page`."""
