@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 import types
 from contextlib import suppress
@@ -28,6 +29,7 @@ from pathlib import Path
 from botocore import loaders
 
 from local.engine.service_models import remember_service_models, remember_user_agents
+from local.engine.workers.bytecode import keep_by_text
 
 LIBRARIES = (
     "botocore.client",
@@ -109,18 +111,14 @@ def _load(layers: list[str]) -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     _remember_models()
-    # What is imported from here on lies in folders that are gone after this run: here it is
-    # compiled once.
-    sys.dont_write_bytecode = True
+    if sys.pycache_prefix is not None:
+        keep_by_text(Path(tempfile.gettempdir()), Path(sys.pycache_prefix, "by-text"))
     for layer in layers:
         packages = str(Path(layer, "python"))
         sys.path[:0] = [layer, packages]
         for found in pkgutil.iter_modules([packages]):
             if found.ispkg:
                 _import_below(found.name)
-    # What the function processes import themselves, the first of them compiles for all, beside its
-    # source.
-    sys.pycache_prefix, sys.dont_write_bytecode = None, False
     # What is loaded by now is never collected: a collection would copy its pages in every process.
     gc.collect()
     gc.freeze()
