@@ -292,6 +292,18 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
     assert set() == unused - outside
 
 
+def test_a_role_reads_many_items_in_one_call_only_where_its_function_does() -> None:
+    """Of the partitions whose items it may read one by one."""
+    batches = "dynamodb:BatchGetItem"
+    reading = {function for function, action, _ in USED if action == batches}
+
+    assert reading == {
+        function
+        for function in own_statements()
+        if any(may(function, batches, partition(kind)) for kind in WRITERS)
+    }
+
+
 LISTS = {
     "ScanAccelerators": set[str](),
     "SweepTarget": {"FAILING", "FLEET", "HOLD", "LEDGER", "LOCK", "TARGET"},

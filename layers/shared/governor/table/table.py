@@ -193,8 +193,10 @@ class Table(ABC):
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
         """Return each item in the order of the keys, with an empty document for one that does not
-        exist. Raises: CloudError."""
-        return [self.get(key) or {} for key in keys]
+        exist. The table may read them in one call. Raises: CloudError."""
+        different_keys = list(dict.fromkeys(keys))
+        items = {(item["pk"], item["sk"]): item for item in self.get_all(different_keys)}
+        return [items.get(key, {}) for key in keys]
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
@@ -314,12 +316,6 @@ class Readable(Table):
         if unknown_keys:
             items.extend(self._whole.get_all(unknown_keys))
         return items
-
-    def get_each(self, keys: Sequence[Key]) -> list[Document]:
-        """Return each item in the order of the keys, with an empty document for one that does not
-        exist. Raises: CloudError."""
-        items = {(item["pk"], item["sk"]): item for item in self.get_all(keys)}
-        return [items.get(key, {}) for key in keys]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Yield the items of the partition `pk` whose sort key begins with `prefix` (by default

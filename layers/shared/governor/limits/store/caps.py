@@ -19,7 +19,7 @@ step is counted again. So after an update a step may count twice, but none is mi
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from governor.core.errors import CloudError, Throttled
@@ -68,7 +68,7 @@ class ActionCaps(Store):
         """
         for _ in range(_ATTEMPTS):
             reservation = self._reservation(execution_name, step)
-            counts = [self._count(cap, now) for cap in caps]
+            counts = self._counts(caps, now)
             # A step that is counted already needs no room.
             stands = reservation is not None and reservation.stands(caps, now)
             if not stands:
@@ -132,7 +132,7 @@ class ActionCaps(Store):
         reservation = self._reservation(execution_name, step)
         if reservation is not None and reservation.stands(caps, now):
             return None
-        return first_full_cap([self._count(cap, now) for cap in caps], caps, now)
+        return first_full_cap(self._counts(caps, now), caps, now)
 
     def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
         """Return when the cap has room for another action: now if it has room already. `most` is
@@ -140,7 +140,8 @@ class ActionCaps(Store):
 
         Return `None` if `most` is 0, since then waiting does not help. Raises: CloudError.
         """
-        return self._count(cap, now).room_at(most, now)
+        [count] = self._counts([cap], now)
+        return count.room_at(most, now)
 
     def used(self, now: datetime) -> dict[str, int]:
         """Return how many actions count now, by the name of the cap; caps that count none are left
@@ -186,13 +187,16 @@ class ActionCaps(Store):
         counting = [update(count_key(cap), {}, add=one_less) for cap in reservation.caps]
         return self._table.try_transaction(free, *counting)
 
-    def _count(self, cap: str, now: datetime) -> CapCount:
-        """Return the count of a cap, which is empty for one that has counted nothing yet. Raises:
-        CloudError, also if it is damaged."""
+    def _counts(self, caps: Iterable[str], now: datetime) -> list[CapCount]:
+        """Return the count of each cap, which is empty for one that has counted nothing yet. Raises:
+        CloudError, also if one is damaged."""
         hours = old_release_hours(now)
-        keys = [count_key(cap), *((old_release_pk(begins), cap) for begins in hours)]
-        items = {key: self._table.get(key) or {} for key in keys}
-        return count_of(cap, hours, items)
+        keys: list[Key] = []
+        for cap in caps:
+            keys.append(count_key(cap))
+            keys.extend((old_release_pk(begins), cap) for begins in hours)
+        item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
+        return [count_of(cap, hours, item_by_key) for cap in caps]
 
     def _reservation(self, execution_name: str, step: str) -> Reservation | None:
         """Return the reservation of a step; `None` if there is none, or it was given back. Raises:
