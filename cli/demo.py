@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -98,8 +98,9 @@ class Demo:
         for instance_id, observation in observations.items():
             self.verdicts[instance_id] = str(observation.verdict)
         episodes = {}
+        executions = self.scene.executions()
         for record in self._instance_store.records(TARGET).values():
-            episode = self._latest_episode(record)
+            episode = self._latest_episode(record, executions)
             if episode is not None:
                 episodes[record.instance_id] = episode
         policy = parse_policy(VISITORS_POLICY).base().policy
@@ -229,11 +230,12 @@ class Demo:
 
     def print_news(self) -> None:
         """Print each step of each episode that was not printed before."""
+        executions = self.scene.executions()
         for record in self._instance_store.records(TARGET).values():
-            self._print(record)
+            self._print(record, executions)
 
-    def _print(self, record: InstanceRecord) -> None:
-        episode = self._latest_episode(record)
+    def _print(self, record: InstanceRecord, executions: Mapping[str, Any]) -> None:
+        episode = self._latest_episode(record, executions)
         if episode is None:
             return
         news = [_STEPS[step] for step in episode.progress.steps_done]
@@ -245,8 +247,10 @@ class Demo:
                 print(f"  {episode.instance.name:<21}  {line}", flush=True)
         self._printed[record.instance_id] = tuple(news)
 
-    def _latest_episode(self, record: InstanceRecord) -> Episode | None:
-        execution = self.scene.executions().get(record.instance_id)
+    def _latest_episode(
+        self, record: InstanceRecord, executions: Mapping[str, Any]
+    ) -> Episode | None:
+        execution = executions.get(record.instance_id)
         if execution is None:
             return None
         return self._episode_store.episode(episode_from_execution_name(execution["name"]))
@@ -277,8 +281,9 @@ class Demo:
 
     def _latest_episodes(self) -> list[Episode]:
         episodes = []
+        executions = self.scene.executions()
         for record in self._instance_store.records(TARGET).values():
-            episode = self._latest_episode(record)
+            episode = self._latest_episode(record, executions)
             if episode is not None:
                 episodes.append(episode)
         return episodes

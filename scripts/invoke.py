@@ -70,7 +70,7 @@ def _stack(name: str) -> Iterator[tuple[Scene, Path]]:
 def _invoke(scene: Scene, trust: Path, name: str, event: Any) -> object:
     event, notes = happening(scene, name, event, datetime.now(tz=UTC))
     _say(f"for this sample: {note}" for note in notes)
-    physical = physical_name(scene.cloud, name)
+    physical = physical_name(scene, name)
     configured = scene.cloud.client("lambda").get_function_configuration(FunctionName=physical)
     trusted = {"SSL_CERT_FILE": str(trust)}
     environment = {**configured["Environment"]["Variables"], **scene.cloud.environment(), **trusted}

@@ -21,7 +21,7 @@ from governor.policy.rules.owners import project_of
 from governor.table.keys import holds
 from local.demo.fleet import Member, series_of
 from local.demo.receivers import CHANNELS, Receivers
-from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
+from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 from local.engine.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
@@ -33,6 +33,8 @@ SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988", "p4d.24xlarge"
 TEMPLATE = ROOT / "template.yaml"
 Seen = TypeVar("Seen")
 _FAILED = ("FAILED", "TIMED_OUT", "ABORTED")
+_MOST_MESSAGES = 10
+"""The most messages of one answer. Source: SQS API, ReceiveMessage."""
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Scene:
     members: dict[str, Member] = field(default_factory=dict)
     mail: list[dict[str, Any]] = field(default_factory=list)
     _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _resources: dict[str, str] = field(default_factory=dict)
 
     @property
     def simulation(self) -> Simulation:
@@ -84,6 +87,19 @@ class Scene:
                 "keeper": {"S": KEEPER},
             },
         )
+
+    def physical_id(self, logical_id: str) -> str:
+        """The physical id of a resource of the stack. All of them are read once: an update that
+        replaces one is not seen.
+
+        Raises:
+            LocalCloudError: the stack has no such resource.
+        """
+        if not self._resources:
+            self._resources = resources_of(self.cloud)
+        if logical_id not in self._resources:
+            raise LocalCloudError(f"the stack {STACK} has no {logical_id}")
+        return self._resources[logical_id]
 
     def sweep(self, check: str = "sweep") -> dict[str, Any]:
         """Runs one sweep, or look at health, as its deployed schedule does; returns the output."""
@@ -129,21 +145,27 @@ class Scene:
         finally:
             self.subscribe_a_person()
 
-    def read_mail(self) -> list[dict[str, Any]]:
-        """All alerts that have arrived so far, as the machines' JSON documents, oldest first."""
+    def read_mail(self, *, seconds: int = 0) -> list[dict[str, Any]]:
+        """All alerts that have arrived so far, as the machines' JSON documents, oldest first. With
+        `seconds` it waits so long at most for one that has not arrived yet."""
         sqs = self.cloud.client("sqs")
         while True:
-            found = sqs.receive_message(QueueUrl=self.mailbox_url, MaxNumberOfMessages=10).get(
-                "Messages", []
-            )
+            found = sqs.receive_message(
+                QueueUrl=self.mailbox_url,
+                MaxNumberOfMessages=_MOST_MESSAGES,
+                WaitTimeSeconds=seconds,
+            ).get("Messages", [])
             if not found:
                 return self.mail
+            seconds = 0
             for message in found:
                 envelope = json.loads(message["Body"])
                 self.mail.append({**json.loads(envelope["Message"]), "_envelope": envelope})
-                sqs.delete_message(
-                    QueueUrl=self.mailbox_url, ReceiptHandle=message["ReceiptHandle"]
-                )
+            read = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(found)
+            ]
+            sqs.delete_message_batch(QueueUrl=self.mailbox_url, Entries=read)
 
     def await_mail(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until that many alerts of a kind have arrived.
@@ -153,7 +175,7 @@ class Scene:
         """
 
         def arrived() -> list[dict[str, Any]] | None:
-            found = [mail for mail in self.read_mail() if mail["kind"] == kind]
+            found = [mail for mail in self.read_mail(seconds=1) if mail["kind"] == kind]
             return found if len(found) >= count else None
 
         return self.wait_for(arrived, f"no {count} alerts of kind {kind}")
@@ -199,19 +221,7 @@ class Scene:
 
     def _progress(self) -> object:
         """Another value whenever mail has arrived or a workflow has entered a state."""
-        states = self.cloud.client("stepfunctions")
-        running = [
-            one["executionArn"] for one in self.executions().values() if one["status"] == "RUNNING"
-        ]
-        newest = [
-            states.get_execution_history(executionArn=arn, reverseOrder=True, maxResults=1)[
-                "events"
-            ][:1]
-            for arn in running
-        ]
-        return len(self.mail), [
-            (event["id"], event["type"]) for events in newest for event in events
-        ]
+        return len(self.mail), self.simulation.steps()
 
     def failure(self, but: Collection[str] = ()) -> str | None:
         """The first workflow that has failed, with its cause; those of the executions `but`
@@ -275,6 +285,20 @@ class Scene:
                 self._ended[arn] = described
             found[json.loads(described["input"])["instance_id"]] = described
         return found
+
+
+def resources_of(cloud: LocalCloud) -> dict[str, str]:
+    """Return the physical ids of the stack's resources, by their logical ids."""
+    pages = (
+        cloud.client("cloudformation")
+        .get_paginator("list_stack_resources")
+        .paginate(StackName=STACK)
+    )
+    return {
+        one["LogicalResourceId"]: one["PhysicalResourceId"]
+        for page in pages
+        for one in page["StackResourceSummaries"]
+    }
 
 
 def _error(group: str, line: str) -> str | None:

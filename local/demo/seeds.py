@@ -25,8 +25,8 @@ from governor.approvals.rules.links import LinkSigner
 from governor.core.episode_ref import EpisodeRef
 from governor.notify.contract import parse_queued
 from local.demo.fleet import T4, Member, idle
-from local.demo.scene import STACK, Scene
-from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud, LocalCloudError
+from local.demo.scene import Scene
+from local.engine.cloud import ACCOUNT, REGION, LocalCloudError
 
 CALLER = f"arn:aws:iam::{ACCOUNT}:user/alice"
 PERSON = "alice@example.com"
@@ -118,41 +118,14 @@ def _has(event: Any, path: str) -> bool:
     return True
 
 
-def physical_name(cloud: LocalCloud, function: str) -> str:
+def physical_name(scene: Scene, function: str) -> str:
     """The deployed function of a folder in `functions/`. Raises: LocalCloudError."""
-    return _resource(cloud, _logical(function))
+    return scene.physical_id(logical_id(function))
 
 
-def functions_of(cloud: LocalCloud) -> dict[str, str]:
-    """All that are deployed, by their folders."""
-    deployed, folders = _resources(cloud), sorted((ROOT / "functions").glob("[a-z]*"))
-    return {
-        one.name: deployed[_logical(one.name)] for one in folders if _logical(one.name) in deployed
-    }
-
-
-def _logical(function: str) -> str:
+def logical_id(function: str) -> str:
+    """The function of a folder in `functions/`, as the template names it."""
     return "".join(part.capitalize() for part in function.split("_")) + "Function"
-
-
-def _resource(cloud: LocalCloud, logical: str) -> str:
-    try:
-        return _resources(cloud)[logical]
-    except KeyError:
-        raise LocalCloudError(f"the stack {STACK} has no {logical}") from None
-
-
-def _resources(cloud: LocalCloud) -> dict[str, str]:
-    pages = (
-        cloud.client("cloudformation")
-        .get_paginator("list_stack_resources")
-        .paginate(StackName=STACK)
-    )
-    return {
-        one["LogicalResourceId"]: one["PhysicalResourceId"]
-        for page in pages
-        for one in page["StackResourceSummaries"]
-    }
 
 
 class Seeds:
@@ -161,12 +134,11 @@ class Seeds:
     def __init__(self, scene: Scene, now: datetime) -> None:
         self.scene, self.now = scene, now
         self.notes: list[str] = []
-        self._functions = functions_of(scene.cloud)
 
     def call(self, function: str, event: Any) -> Any:
         """Return what a deployed function answers. Raises: LocalCloudError when it raised."""
         answer = self.scene.cloud.client("lambda").invoke(
-            FunctionName=self._functions[function], Payload=json.dumps(event)
+            FunctionName=physical_name(self.scene, function), Payload=json.dumps(event)
         )
         found = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
@@ -307,7 +279,7 @@ def _empty(event: dict[str, Any]) -> dict[str, Any]:
 def _plan_sweep(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
     if "detail" not in event:
         return _empty(event)
-    bucket = _resource(seeds.scene.cloud, "PolicyBucket")
+    bucket = seeds.scene.physical_id("PolicyBucket")
     named = json.dumps(event).replace("gpu-governor-policybucket-abc", bucket)
     seeds.notes.append(f"its bucket is {bucket}")
     found: dict[str, Any] = json.loads(named)
@@ -372,7 +344,7 @@ def _audit(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _deliver(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
-    sqs, name = seeds.scene.cloud.client("sqs"), _resource(seeds.scene.cloud, "DeliveryQueue")
+    sqs, name = seeds.scene.cloud.client("sqs"), seeds.scene.physical_id("DeliveryQueue")
     attributes = sqs.get_queue_attributes(QueueUrl=name, AttributeNames=["QueueArn"])["Attributes"]
     queue = attributes["QueueArn"]
     seeds.notes.append(f"its queue is {queue}, and its alerts bear the seal of the stack")
@@ -396,7 +368,7 @@ def _sealed(seeds: Seeds, body: str) -> str:
         parsed, at=seeds.now.replace(microsecond=0), dedup_id=f"sample-{seeds.now:%H%M%S%f}"
     )
     functions = seeds.scene.cloud.client("lambda")
-    name = physical_name(seeds.scene.cloud, "deliver_alert")
+    name = physical_name(seeds.scene, "deliver_alert")
     key = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"][
         "ALERT_KEY_ARN"
     ]
@@ -498,7 +470,7 @@ def _rotate(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
     manager.rotate_secret(
         SecretId=secret, ClientRequestToken=version, RotationLambdaARN=f"{place}:nobody"
     )
-    own = physical_name(seeds.scene.cloud, "rotate_link_keys")
+    own = physical_name(seeds.scene, "rotate_link_keys")
     manager.rotate_secret(
         SecretId=secret, RotationLambdaARN=f"{place}:{own}", RotateImmediately=False
     )

@@ -330,15 +330,19 @@ class LocalCloud:
         Raises:
             LocalCloudError: it still runs, and nothing moves.
         """
-        states = self.client("stepfunctions")
-
-        def ended() -> dict[str, Any] | None:
-            found: dict[str, Any] = states.describe_execution(executionArn=execution_arn)
-            return found if found["status"] != "RUNNING" else None
-
         return self.wait_for(
-            ended, lambda: f"{execution_arn} still runs, {self.where_is(execution_arn)}"
+            lambda: self.ended(execution_arn),
+            lambda: f"{execution_arn} still runs, {self.where_is(execution_arn)}",
         )
+
+    def ended(self, execution_arn: str) -> dict[str, Any] | None:
+        """Return the description of an execution that has ended; `None` where it still runs after a
+        moment."""
+        if not self.simulation().await_end(execution_arn):
+            return None
+        states = self.client("stepfunctions")
+        found: dict[str, Any] = states.describe_execution(executionArn=execution_arn)
+        return found
 
     def where_is(self, execution_arn: str) -> str:
         """Return the present state of an execution, its last event, and when its timer is due."""
@@ -367,14 +371,15 @@ class LocalCloud:
         try:
             return wait_for(
                 look,
-                lambda: (moved(), self._work()),
+                lambda: (moved(), self.work()),
                 otherwise if callable(otherwise) else lambda: str(otherwise),
                 quiet_rounds=quiet_rounds or self._quiet_rounds,
             )
         except TimeoutError as error:
             raise LocalCloudError(str(error)) from None
 
-    def _work(self, *, engine: bool = False) -> object:
+    def work(self, *, engine: bool = False) -> object:
+        """Return the processor time of each function's process, and of the engine if asked for."""
         return work_in_group(self._process.pid, leader=engine) if self._process else None
 
     # the process
@@ -414,7 +419,7 @@ class LocalCloud:
                 return None
 
         with contextlib.suppress(TimeoutError):
-            if wait_for(up, lambda: self._work(engine=True), lambda: ""):
+            if wait_for(up, lambda: self.work(engine=True), lambda: ""):
                 return
         raise LocalCloudError(f"the engine did not start:\n{self.log()[-3000:]}")
 

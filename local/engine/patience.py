@@ -32,12 +32,13 @@ def wait_for(
     *,
     quiet_rounds: int = QUIET_ROUNDS,
 ) -> Seen:
-    """Looks until there is something to see. `moved` is another value whenever anything has moved.
+    """Looks until there is something to see. `moved` is another value whenever anything has moved;
+    it is first asked after a round of looks, as most waits are over by then.
 
     Raises:
         TimeoutError: nothing has moved for that many rounds of looks; with what `otherwise` says.
     """
-    quiet, before, pause = 0, moved(), PAUSE_SECONDS
+    quiet, before, pause = 0, object(), PAUSE_SECONDS
     while quiet < quiet_rounds:
         for _ in range(LOOKS_PER_ROUND):
             if (found := look()) is not None:

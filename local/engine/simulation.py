@@ -286,6 +286,15 @@ class Simulation:
         """Calls so far by `service:Operation`."""
         return dict(self._do("calls"))
 
+    def await_end(self, execution_arn: str) -> bool:
+        """Return whether an execution of a state machine has ended, as soon as it has; after a
+        moment in any case. The engine waits, so that nobody has to ask it again and again."""
+        return bool(self._do("await_end", execution=execution_arn))
+
+    def steps(self) -> int:
+        """Return how many events the histories of all executions hold."""
+        return int(self._do("steps"))
+
     def dump(self) -> dict[str, dict[str, str]]:
         """States by id of instances, volumes, snapshots and Spot requests."""
         return dict(self._do("dump"))

@@ -168,7 +168,7 @@ class Stage:
         def arrived() -> dict[str, Any] | None:
             mails = [
                 m
-                for m in self.scene.read_mail()
+                for m in self.scene.read_mail(seconds=1)
                 if m["kind"] == kind and m["instance_id"] == instance_id
             ]
             return mails[0] if mails else None
@@ -187,16 +187,13 @@ class Stage:
 
     def ended(self, instance_id: str) -> dict[str, Any]:
         """The execution about an instance, once it has ended."""
-        states = self.scene.cloud.client("stepfunctions")
         begun = self.eventually(
             lambda: self.scene.executions().get(instance_id), f"no workflow of {instance_id} begins"
         )
-
-        def over() -> dict[str, Any] | None:
-            found: dict[str, Any] = states.describe_execution(executionArn=begun["executionArn"])
-            return found if found["status"] != "RUNNING" else None
-
-        return self.eventually(over, f"the workflow of {instance_id} does not end")
+        return self.eventually(
+            lambda: self.scene.cloud.ended(begun["executionArn"]),
+            f"the workflow of {instance_id} does not end",
+        )
 
     def outcome(self, instance_id: str) -> str:
         """How the episode of an instance ended, once its workflow has."""
@@ -215,6 +212,12 @@ class Stage:
     def ec2_state(self, instance_id: str) -> str:
         """As EC2 says."""
         return self.scene.simulation.dump()["instances"][instance_id]
+
+    def tags(self, instance_id: str) -> dict[str, str]:
+        """The tags of an instance."""
+        found = self.scene.cloud.client("ec2").describe_instances(InstanceIds=[instance_id])
+        tags = found["Reservations"][0]["Instances"][0]["Tags"]
+        return {tag["Key"]: tag["Value"] for tag in tags}
 
     def snapshots(self) -> list[str]:
         """States of all snapshots."""
@@ -277,16 +280,8 @@ class Stage:
 
     def invoke(self, function: str, event: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Invokes a function by itself; its answer, and whether it raised."""
-        resources = self.scene.cloud.client("cloudformation").describe_stack_resources(
-            StackName="gpu-governor"
-        )
-        name = next(
-            r["PhysicalResourceId"]
-            for r in resources["StackResources"]
-            if r["LogicalResourceId"] == f"{function}Function"
-        )
         answer = self.scene.cloud.client("lambda").invoke(
-            FunctionName=name, Payload=json.dumps(event)
+            FunctionName=self.scene.physical_id(f"{function}Function"), Payload=json.dumps(event)
         )
         return json.loads(answer["Payload"].read()), "FunctionError" in answer
 

@@ -194,7 +194,7 @@ def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> 
 
     stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
     sqs = stage.scene.cloud.client("sqs")
-    url = _queue_url(stage, "EventFailures")
+    url = stage.scene.physical_id("EventFailures")
     received = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=5)
     (kept,) = received["Messages"]
     assert name == json.loads(kept["Body"])["detail-type"]
@@ -410,10 +410,3 @@ def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:
 def _hooked(stage: Stage) -> list[str]:
     """The instances that were asked to save their work, whichever commands they share."""
     return [one for command in stage.scene.simulation.commands() for one in command["InstanceIds"]]
-
-
-def _queue_url(stage: Stage, logical_id: str) -> str:
-    found = stage.scene.cloud.client("cloudformation").describe_stack_resource(
-        StackName="gpu-governor", LogicalResourceId=logical_id
-    )
-    return str(found["StackResourceDetail"]["PhysicalResourceId"])

@@ -51,7 +51,7 @@ def test_a_wait_goes_on_as_long_as_anything_moves() -> None:
 
     with pytest.raises(TimeoutError):
         wait_for(look, lambda: next(movement), lambda: "no", quiet_rounds=2)
-    assert 8 * LOOKS_PER_ROUND == looks
+    assert 9 * LOOKS_PER_ROUND == looks
     assert [] == list(movement)
 
 

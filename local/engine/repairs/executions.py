@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from local.engine.workers.processes import PATIENCE
 
 PAYLOAD_LIMIT = 262_144
 """Bytes that a state may put out."""
+_MOMENT_SECONDS = 1.0
+"""How long an execution is awaited in one request."""
+_LOOKS = 50
 
 _current: ContextVar[dict[str, Any] | None] = ContextVar("execution", default=None)
 """The execution that this thread works for. The engine hands contexts on to the threads it
@@ -53,6 +57,26 @@ def stop_if_aborted() -> None:
     execution = _current.get()
     if execution is not None and execution.get("status", "RUNNING") != "RUNNING":
         raise SystemExit
+
+
+async def has_ended(arn: str) -> bool:
+    """Return whether an execution has ended, as soon as it has; `False` where it still runs after a
+    moment. One that is not known counts as ended."""
+    from ministack.services import stepfunctions
+
+    for _ in range(_LOOKS):
+        execution = stepfunctions._executions.get(arn)
+        if execution is None or execution["status"] != "RUNNING":
+            return True
+        await asyncio.sleep(_MOMENT_SECONDS / _LOOKS)
+    return False
+
+
+def steps() -> int:
+    """Return how many events the histories of all executions hold."""
+    from ministack.services import stepfunctions
+
+    return sum(len(one["events"]) for one in list(stepfunctions._executions.values()))
 
 
 def current_arn() -> str | None:

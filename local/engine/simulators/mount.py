@@ -21,7 +21,7 @@ from moto.core.serialize import EC2Serializer
 from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
-from local.engine.repairs import bedrock
+from local.engine.repairs import bedrock, executions
 from local.engine.simulators.cloudwatch import CloudWatchSimulator
 from local.engine.simulators.ec2 import Ec2Simulator, new_event_id
 from local.engine.simulators.faults import AwsError, Fault, Faults
@@ -139,6 +139,8 @@ class Simulation:
                 return list(self.ec2.deeds)
             case "calls":
                 return dict(self.faults.calls)
+            case "steps":
+                return executions.steps()
             case "dump":
                 return self.ec2.dump(account, region)
             case "clear":
@@ -261,7 +263,10 @@ def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
         try:
             if action == CONTROL:
                 command = json.loads(values["Command"])
-                answer = await asyncio.to_thread(simulation.control, account, region, command)
+                if command["do"] == "await_end":
+                    answer = await executions.has_ended(command["execution"])
+                else:
+                    answer = await asyncio.to_thread(simulation.control, account, region, command)
                 return 200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
             if not simulation.ec2.knows(action):
                 if _OF_SIMULATED.search(action):
