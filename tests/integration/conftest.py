@@ -65,8 +65,10 @@ def cleaned_stage(scene: Scene) -> Iterator[Stage]:
     yield stage
     # Workflows that a test has left waiting would read and write in the tests after it.
     states = scene.cloud.client("stepfunctions")
-    for execution in scene.executions().values():
-        if execution["status"] == "RUNNING":
-            with contextlib.suppress(ClientError):  # it ended in this very moment
-                states.stop_execution(executionArn=execution["executionArn"])
+    running = states.list_executions(
+        stateMachineArn=scene.outputs["RemediationStateMachineArn"], statusFilter="RUNNING"
+    )
+    for execution in running["executions"]:
+        with contextlib.suppress(ClientError):  # it ended in this very moment
+            states.stop_execution(executionArn=execution["executionArn"])
     scene.simulation.clear()

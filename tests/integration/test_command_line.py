@@ -66,18 +66,26 @@ def test_a_question_is_listed_shown_and_approved(
 
 
 def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both end the question; a second answer is refused with who was first."""
+    """Both end the question; a second answer is refused with who was first. The next sweep finds
+    one snoozed and the other exempt, and the marks are gone."""
     stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
-    kept, _ = stage.ask()
+    kept, exempted = stage.launch(), stage.launch()
+    stage.scene.sweep()
+    for instance_id in (kept, exempted):
+        stage.question(instance_id)
     run(capsys, "approvals", "keep", stage.episode(kept).approval_id, "--until", "4h")
     assert "kept" == stage.outcome(kept)
 
-    exempted, _ = stage.ask()
     approval_id = stage.episode(exempted).approval_id
     assert 0 == run(capsys, "approvals", "exempt", approval_id, "--reason", "license server")[0]
     assert "exempted" == stage.outcome(exempted)
     code, _, err = run(capsys, "approvals", "keep", approval_id, "--until", "4h")
     assert (1, True) == (code, "already decided" in err)
+
+    verdicts = stage.scene.sweep()["results"][0]["summary"]["verdicts"]
+    assert {"snoozed": 1, "exempt": 1} == verdicts
+    for instance_id in (kept, exempted):
+        assert "LowUtilization" not in stage.tags(instance_id)
 
 
 def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:

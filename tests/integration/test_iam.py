@@ -34,7 +34,7 @@ from governor.table import keys
 from governor.table.table import present, update
 from local.demo.fleet import T4
 from local.demo.samples import of_this_account
-from local.demo.scene import CHECKPOINT_DOCUMENT, STACK
+from local.demo.scene import CHECKPOINT_DOCUMENT
 from local.engine.cloud import ROOT
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
@@ -258,12 +258,8 @@ def _actor(guarded: Stage, policy: str | None = None, caller: str = "PutAway") -
 
 
 def _role_arn(guarded: Stage, logical_id: str) -> str:
-    cloud = guarded.scene.cloud
-    made = cloud.client("cloudformation").describe_stack_resource(
-        StackName=STACK, LogicalResourceId=logical_id
-    )
-    name = made["StackResourceDetail"]["PhysicalResourceId"]
-    return str(cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"])
+    name = guarded.scene.physical_id(logical_id)
+    return str(guarded.scene.cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"])
 
 
 def _in_session(guarded: Stage, role: str, service: str) -> Any:
@@ -300,8 +296,26 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
     dump = guarded.scene.simulation.dump()
     assert ["cancelled"] == list(dump["spot_requests"].values())
     assert [instance_id] == list(dump["instances"])
+    _snapshots_come_first(guarded, instance_id)
     _audit_is_whole(guarded, instance_id)
     _user_data_is_kept(guarded, instance_id, script, request(guarded.personal(link))[1])
+
+
+def _snapshots_come_first(guarded: Stage, instance_id: str) -> None:
+    """The termination comes last, after a second recheck; the snapshots carry episode and
+    DeleteAfter."""
+    names = guarded.history(instance_id)
+    assert (
+        names.index("AreSnapshotsCompleted?")
+        < names.index("RecheckBeforeTerminate")
+        < names.index("Terminate")
+    )
+    own = [{"Name": f"tag:{INSTANCE_TAG}", "Values": [instance_id]}]
+    ec2 = guarded.scene.cloud.client("ec2")
+    snapshots = ec2.describe_snapshots(OwnerIds=["self"], Filters=own)["Snapshots"]
+    tags = {tag["Key"]: tag["Value"] for tag in snapshots[0]["Tags"]}
+    assert guarded.episode(instance_id).ref.execution_name == tags["GpuGovernor:Episode"]
+    assert tags["DeleteAfter"].endswith("Z")
 
 
 def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: str) -> None:
@@ -471,7 +485,8 @@ def _asked_anew(guarded: Stage, first: Episode) -> Episode | None:
 def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(
     guarded: Stage,
 ) -> None:
-    """The handler of its end may describe the instance, close the episode and write the ledger."""
+    """The handler of its end may describe the instance, close the episode, write the ledger and
+    free the lock."""
     guarded.policy("mode: ask")
     throttled = ("ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded")
     # Not the rehearsal: its dry run comes before the stop.
@@ -492,6 +507,10 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(
             lambda: guarded.state.open_entries(TARGET, instance_id) or None, "nothing is booked"
         )
         assert Outcome.STOPPED is entry.outcome
+        guarded.eventually(
+            lambda: guarded.state.record(TARGET, instance_id).open_episode is None or None,
+            "its lock is not freed",
+        )
     finally:
         guarded.scene.simulation.set_fault(*throttled, times=0)
 

@@ -6,16 +6,18 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from cli.cloud import INSTANCES, READER, Account
 from cli.demo import visitors_key
+from cli.governor import main
 from local.demo.scene import Scene
 from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from scripts.deploy import SAM, Deployment
@@ -134,30 +136,35 @@ class Reader:
     def _governor(self, area: str, rest: list[str]) -> None:
         assert self.scene.outputs or area == "--version"
         self._meanwhile(area, rest)
-        done = self._run(area, *rest)
-        said = done.stdout + done.stderr
+        status, output, errors = self._run(area, *rest)
+        said = output + errors
         name = next(one for one in SAYS if " ".join(["governor", area, *rest]).startswith(one))
         assert re.search(SAYS[name], said, re.MULTILINE), f"{name}: {said[-3000:]}"
-        assert 0 == done.returncode, f"{name}: {said[-3000:]}"
+        assert 0 == status, f"{name}: {said[-3000:]}"
         if (area, *rest) == ("policy", "get"):
-            (self.folder / "many.yaml").write_text(done.stdout + blocks("yaml")[1])
+            (self.folder / "many.yaml").write_text(output + blocks("yaml")[1])
 
-    def _run(self, *line: str) -> subprocess.CompletedProcess[str]:
-        """The command line, as the person whom the page's policy names."""
+    def _run(self, *line: str) -> tuple[int, str, str]:
+        """The command line, as the person whom the page's policy names: its status, output and
+        errors. In this process, as each of its own would import everything again."""
         self.key = self.key or visitors_key(self.cloud, READER)
-        environment = {**os.environ, **self.cloud.environment(), **self.key}
-        environment["XDG_CACHE_HOME"] = str(self.folder)
-        environment["PYTHONPATH"] = f"{ROOT / 'layers/shared'}:{ROOT}"
+        environment = {**self.key, "XDG_CACHE_HOME": str(self.folder)}
         if self.scene.outputs:
             environment["GOVERNOR_API_URL"] = self.cloud.reachable_url(self.scene.outputs["ApiUrl"])
-        return subprocess.run(
-            [sys.executable, "-m", "cli.governor", *line],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        output, errors = StringIO(), StringIO()
+        with (
+            pytest.MonkeyPatch.context() as terminal,
+            redirect_stdout(output),
+            redirect_stderr(errors),
+        ):
+            terminal.chdir(self.folder)
+            for name, value in environment.items():
+                terminal.setenv(name, value)
+            try:
+                status = main(line)
+            except SystemExit as ended:  # `--version` ends so
+                status = int(ended.code or 0)
+        return status, output.getvalue(), errors.getvalue()
 
     def _meanwhile(self, area: str, rest: list[str]) -> None:
         """Sweeps run every minute, and begin with a review of the policy. The page says that

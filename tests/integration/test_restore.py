@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import pytest_socket
 from botocore.exceptions import ClientError
 
 from cli.governor import main
 from governor.core.units import iso
-from local.demo.scene import STACK
+from local.demo.scene import STACK, Scene
+from tests.integration.conftest import cleaned_stage
 from tests.integration.people import decide, request
 from tests.integration.stage import AT_ONCE, BREAK_GLASS, TARGET, Stage, guarded_stage
 
@@ -21,14 +24,23 @@ COPY = "copy-of-the-state"
 KINDS = {"APPROVAL", "EPISODE", "LOCK"}
 
 
-@pytest.fixture
-def own_stage(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A stack of its own, whose table is lost."""
+@pytest.fixture(scope="module")
+def own_scene() -> Iterator[Scene]:
+    """A stack of this module, whose table is lost."""
+    pytest_socket.enable_socket()
     with guarded_stage(more={"BreakGlassRoleArn": BREAK_GLASS}) as stage:
-        url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
-        monkeypatch.setenv("GOVERNOR_API_URL", url)
-        stage.policy("mode: ask")
+        yield stage.scene
+
+
+@pytest.fixture
+def own_stage(own_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """That stack with nothing running; afterwards its table is empty and has no copy."""
+    url = own_scene.cloud.reachable_url(own_scene.outputs["ApiUrl"])
+    monkeypatch.setenv("GOVERNOR_API_URL", url)
+    with cleaned_stage(own_scene) as stage:
         yield stage
+    own_scene.cloud.client("dynamodb").delete_table(TableName=COPY)
+    empty(stage)
 
 
 def restore_copy(stage: Stage, at: datetime) -> None:
@@ -51,13 +63,18 @@ def executions(stage: Stage) -> dict[str, str]:
     return {one: found["executionArn"] for one, found in stage.scene.executions().items()}
 
 
-def lose_everything(stage: Stage) -> None:
-    """Somebody has deleted every item."""
+def empty(stage: Stage) -> None:
+    """Delete every item of the state table."""
     table = stage.scene.outputs["StateTableName"]
     for item in items(stage, table):
         key = {"pk": item["pk"], "sk": item["sk"]}
         stage.scene.cloud.client("dynamodb").delete_item(TableName=table, Key=key)
-    assert not kinds(stage, table) & KINDS
+
+
+def lose_everything(stage: Stage) -> None:
+    """Somebody has deleted every item."""
+    empty(stage)
+    assert not kinds(stage, stage.scene.outputs["StateTableName"]) & KINDS
 
 
 def kinds(stage: Stage, table: str) -> set[str]:
@@ -65,68 +82,21 @@ def kinds(stage: Stage, table: str) -> set[str]:
     return {item["pk"]["S"].partition("#")[0] for item in items(stage, table)}
 
 
-def test_nothing_wrong_follows_from_an_hour_old_state(
-    own_stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two questions were open then. Since then one instance was stopped, one is kept; a third was
-    asked about, and is kept."""
-    stage = own_stage
-    table = stage.scene.outputs["StateTableName"]
-    stopped, yes = stage.ask(name="stopped")
-    kept, keep = stage.ask(name="kept")
-    time.sleep(0.05)
-    then = datetime.now(tz=UTC)
-    time.sleep(0.05)
-    assert 303 == decide(yes, "approve")[0]
-    assert 303 == decide(keep, "keep")[0]
-    assert "stopped" == stage.outcome(stopped)
-    later, keep_later = stage.ask(name="later")
-    assert 303 == decide(keep_later, "keep")[0]
-    stage.ended(kept)
-    stage.ended(later)
-    assert stage.state.record(TARGET, kept).hold is not None
-    restore_copy(stage, then)
-    lose_everything(stage)
-    deeds = stage.scene.simulation.deeds()
-
-    assert 1 == main(["restore", "--from", COPY])
-    assert "confirm with --confirm gpu-governor" in capsys.readouterr().err
-    assert 0 == main(["restore", "--from", COPY, "--dry-run"])
-    assert "Nothing was written" in capsys.readouterr().out
-    assert not kinds(stage, table) & KINDS
-    assert 0 == main(["restore", "--from", COPY, "--confirm", STACK, "--json"])
-    said = json.loads(capsys.readouterr().out)
-    assert said["frozen"]
-    assert iso(then) == said["source_as_of"]
-    assert said["lacking"].keys() >= KINDS
-    assert kinds(stage, table) >= KINDS
-
-    # The keep is lost, and mode auto would act unasked: but everything is frozen, sweep after
-    # sweep.
-    auto = {"mode": "auto", "approval": {**AT_ONCE, "notice_minutes": 0.01}}
-    stage.policy(json.dumps({**auto, "metrics": {"publishers_are_trusted": True}}))
-    begun = executions(stage)
-    for _ in range(3):
-        stage.scene.sweep()
-    # Links of then open, and answer nothing: their workflows have ended.
-    for link in (yes, keep):
-        assert request(link)[0] < 500
-    assert begun == executions(stage)
-    assert ["running"] * 2 == [stage.ec2_state(one) for one in (kept, later)]
-    assert deeds == stage.scene.simulation.deeds()
-
-    # Once an admin ends the freeze, people are asked again.
-    stage.policy("mode: ask")
-    freeze = stage.state.hub().freeze
-    assert freeze is not None
-    assert COPY in freeze.why
-    stage.state.request_freeze_end(None, freeze, "ada@example.com", datetime.now(tz=UTC))
-    for _ in range(3):
-        stage.scene.sweep()
-    assert stage.state.hub().freeze is None
-    stage.await_mail(later, "approval-requested")
-    assert "ask" == stage.episode(later).mode.value
-    assert deeds == stage.scene.simulation.deeds()
+def test_the_stack_has_point_in_time_recovery(stage: Stage) -> None:
+    """And only such a table can be restored, to no time to come. Copies harm nobody, so this runs
+    on the stack that tests share, and before this module has one of its own."""
+    dynamodb = stage.scene.cloud.client("dynamodb")
+    found = dynamodb.describe_continuous_backups(TableName=stage.scene.outputs["StateTableName"])
+    state = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+    assert "ENABLED" == state["PointInTimeRecoveryStatus"]
+    with pytest.raises(ClientError, match="InvalidRestoreTime"):
+        restore_copy(stage, datetime.now(tz=UTC) + timedelta(hours=1))
+    restore_copy(stage, datetime.now(tz=UTC))
+    with pytest.raises(ClientError, match="PointInTimeRecoveryUnavailable"):
+        dynamodb.restore_table_to_point_in_time(
+            SourceTableName=COPY, TargetTableName="another", UseLatestRestorableTime=True
+        )
+    dynamodb.delete_table(TableName=COPY)
 
 
 def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
@@ -212,18 +182,65 @@ def test_the_named_role_restores_and_another_learns_its_name(
     assert kinds(own_stage, table) >= KINDS
 
 
-def test_the_stack_has_point_in_time_recovery(stage: Stage) -> None:
-    """And only such a table can be restored, to no time to come. Copies harm nobody, so this runs
-    on the stack that tests share."""
-    dynamodb = stage.scene.cloud.client("dynamodb")
-    found = dynamodb.describe_continuous_backups(TableName=stage.scene.outputs["StateTableName"])
-    state = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
-    assert "ENABLED" == state["PointInTimeRecoveryStatus"]
-    with pytest.raises(ClientError, match="InvalidRestoreTime"):
-        restore_copy(stage, datetime.now(tz=UTC) + timedelta(hours=1))
-    restore_copy(stage, datetime.now(tz=UTC))
-    with pytest.raises(ClientError, match="PointInTimeRecoveryUnavailable"):
-        dynamodb.restore_table_to_point_in_time(
-            SourceTableName=COPY, TargetTableName="another", UseLatestRestorableTime=True
-        )
-    dynamodb.delete_table(TableName=COPY)
+def test_nothing_wrong_follows_from_an_hour_old_state(
+    own_stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two questions were open then. Since then one instance was stopped, one is kept; a third was
+    asked about, and is kept."""
+    stage = own_stage
+    table = stage.scene.outputs["StateTableName"]
+    stopped, yes = stage.ask(name="stopped")
+    kept, keep = stage.ask(name="kept")
+    time.sleep(0.05)
+    then = datetime.now(tz=UTC)
+    time.sleep(0.05)
+    assert 303 == decide(yes, "approve")[0]
+    assert 303 == decide(keep, "keep")[0]
+    assert "stopped" == stage.outcome(stopped)
+    later, keep_later = stage.ask(name="later")
+    assert 303 == decide(keep_later, "keep")[0]
+    stage.ended(kept)
+    stage.ended(later)
+    assert stage.state.record(TARGET, kept).hold is not None
+    restore_copy(stage, then)
+    lose_everything(stage)
+    deeds = stage.scene.simulation.deeds()
+
+    assert 1 == main(["restore", "--from", COPY])
+    assert "confirm with --confirm gpu-governor" in capsys.readouterr().err
+    assert 0 == main(["restore", "--from", COPY, "--dry-run"])
+    assert "Nothing was written" in capsys.readouterr().out
+    assert not kinds(stage, table) & KINDS
+    assert 0 == main(["restore", "--from", COPY, "--confirm", STACK, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["frozen"]
+    assert iso(then) == said["source_as_of"]
+    assert said["lacking"].keys() >= KINDS
+    assert kinds(stage, table) >= KINDS
+
+    # The keep is lost, and mode auto would act unasked: but everything is frozen, sweep after
+    # sweep.
+    auto = {"mode": "auto", "approval": {**AT_ONCE, "notice_minutes": 0.01}}
+    stage.policy(json.dumps({**auto, "metrics": {"publishers_are_trusted": True}}))
+    begun = executions(stage)
+    for _ in range(3):
+        stage.scene.sweep()
+    # Links of then open, and answer nothing: their workflows have ended.
+    for link in (yes, keep):
+        assert request(link)[0] < 500
+    assert begun == executions(stage)
+    assert ["running"] * 2 == [stage.ec2_state(one) for one in (kept, later)]
+    assert deeds == stage.scene.simulation.deeds()
+
+    # Once an admin ends the freeze, people are asked again.
+    stage.policy("mode: ask")
+    freeze = stage.state.hub().freeze
+    assert freeze is not None
+    assert COPY in freeze.why
+    stage.state.request_freeze_end(None, freeze, "ada@example.com", datetime.now(tz=UTC))
+    for _ in range(3):
+        stage.scene.sweep()
+    assert stage.state.hub().freeze is None
+    stage.await_mail(later, "approval-requested")
+    assert "ask" == stage.episode(later).mode.value
+    assert deeds == stage.scene.simulation.deeds()

@@ -19,7 +19,7 @@ import pytest_socket
 from local.demo.fleet import demo_fleet
 from local.demo.receivers import CHANNELS
 from local.demo.scene import Scene
-from local.demo.seeds import functions_of
+from local.demo.seeds import physical_name
 from tests.integration.stage import Stage, guarded_stage
 
 ROOT = Path(__file__).parents[2]
@@ -85,13 +85,13 @@ def test_no_sample_writes_or_notifies(stage: Stage) -> None:
     assert before["questions"]
     assert FLEET == {member.name for member in scene.members.values()}
 
-    answers, deployed = {}, functions_of(scene.cloud)
+    answers = {}
     for path in SAMPLES:
         if path.parent.name == SIGN_IN:
             continue
         name = f"{path.parent.name}/{path.stem}"
         answer = scene.cloud.client("lambda").invoke(
-            FunctionName=deployed[path.parent.name], Payload=path.read_bytes()
+            FunctionName=physical_name(scene, path.parent.name), Payload=path.read_bytes()
         )
         answers[name] = answer["Payload"].read().decode()
 
@@ -117,16 +117,19 @@ _QUIET_LOOKS = 15
 
 
 def _settled(scene: Scene) -> dict[str, Any]:
-    """The state, once look after look finds the same. On a busy machine a workflow that has begun
-    shows nothing for seconds."""
-    looks: list[dict[str, Any]] = []
+    """The state, once look after look no function has worked or called AWS, and no workflow has
+    gone on. On a busy machine a workflow that has begun shows nothing for seconds."""
+    looks: list[object] = []
 
-    def at_rest() -> dict[str, Any] | None:
-        looks[:] = [*looks[-_QUIET_LOOKS + 1 :], _state(scene)]
-        is_quiet = all(one == looks[-1] for one in looks)
-        return looks[-1] if len(looks) == _QUIET_LOOKS and is_quiet else None
+    def at_rest() -> bool | None:
+        simulation = scene.simulation
+        look = (simulation.calls(), simulation.steps(), scene.cloud.work())
+        looks[:] = [*looks[-_QUIET_LOOKS + 1 :], look]
+        is_quiet = all(one == look for one in looks)
+        return (len(looks) == _QUIET_LOOKS and is_quiet) or None
 
-    return scene.wait_for(at_rest, "the stack does not come to rest")
+    scene.wait_for(at_rest, "the stack does not come to rest")
+    return _state(scene)
 
 
 def _state(scene: Scene) -> dict[str, Any]:

@@ -77,12 +77,12 @@ def scan(cloud: LocalCloud, key: dict[str, str], monkeypatch: pytest.MonkeyPatch
     return scan_place(place, KINDS)
 
 
-@pytest.fixture
-def report(
-    cloud: LocalCloud, reader: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> PlaceReport:
-    """The report by somebody with the printed policy."""
-    return scan(cloud, reader, monkeypatch)
+@pytest.fixture(scope="module")
+def report(cloud: LocalCloud, reader: dict[str, str]) -> PlaceReport:
+    """The report by somebody with the printed policy, made once: nothing changes the fleet before
+    the last test."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return scan(cloud, reader, monkeypatch)
 
 
 def row_of(report: PlaceReport, name: str) -> Row:

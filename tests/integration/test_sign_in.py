@@ -108,11 +108,17 @@ def whole_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 os.environ.update(before)
 
 
+@pytest.fixture(scope="module")
+def question(whole_place: Place) -> tuple[str, str]:
+    """An instance and the link of its question, for all tests that decide nothing."""
+    whole_place.stage.policy("mode: ask")
+    return whole_place.stage.ask()
+
+
 @pytest.fixture
 def place(whole_place: Place) -> Place:
-    """With nothing left of the tests before."""
+    """With nothing left of the tests before, but their instances."""
     whole_place.stage.policy("mode: ask")
-    whole_place.stage.scene.simulation.clear()
     issuer = whole_place.issuer
     issuer.person, issuer.algorithm = ALICE, "RS256"
     issuer.meddle.clear()
@@ -185,9 +191,11 @@ def test_the_wrong_group_may_keep_and_no_more(place: Place) -> None:
     assert "kept" == place.stage.outcome(instance_id)
 
 
-def test_a_code_is_no_use_to_anybody_else_nor_twice(place: Place) -> None:
+def test_a_code_is_no_use_to_anybody_else_nor_twice(
+    place: Place, question: tuple[str, str]
+) -> None:
     """In another browser, and again in the same one with what belonged to the sign-in kept."""
-    _, link = place.stage.ask()
+    _, link = question
     browser, other = place.browser(), place.browser()
     callback = place.reach(place.to_callback(browser, link))
     kept = dict(browser.cookies)
@@ -204,9 +212,11 @@ def test_a_code_is_no_use_to_anybody_else_nor_twice(place: Place) -> None:
     assert (SESSION_COOKIE in other.cookies, SESSION_COOKIE in thief.cookies) == (False, False)
 
 
-def test_forged_states_tokens_and_refusals_sign_nobody_in(place: Place) -> None:
+def test_forged_states_tokens_and_refusals_sign_nobody_in(
+    place: Place, question: tuple[str, str]
+) -> None:
     """A state of another sign-in, a nonce of another, another client's token, and a no."""
-    _, link = place.stage.ask()
+    _, link = question
     browser = place.browser()
     code = parse_qs(urlsplit(place.to_callback(browser, link)).query)["code"][0]
     forged = f"{place.issuer.redirect_uri}?{urlencode({'code': code, 'state': 's' * 43})}"
@@ -230,18 +240,22 @@ def test_forged_states_tokens_and_refusals_sign_nobody_in(place: Place) -> None:
     assert {} == browser.cookies
 
 
-def test_keys_that_the_issuer_has_changed_are_found(place: Place) -> None:
+def test_keys_that_the_issuer_has_changed_are_found(
+    place: Place, question: tuple[str, str]
+) -> None:
     """Without waiting for anything."""
-    _, link = place.stage.ask()
+    _, link = question
     assert 303 == place.sign_in(place.browser(), link).status
     place.issuer.rotate()
 
     assert 303 == place.sign_in(place.browser(), link).status
 
 
-def test_an_expired_or_ended_session_decides_nothing(place: Place) -> None:
+def test_an_expired_or_ended_session_decides_nothing(
+    place: Place, question: tuple[str, str]
+) -> None:
     """Nor does one that is sealed by the right keys for another client, or is not stored."""
-    instance_id, link = place.stage.ask()
+    instance_id, link = question
     issuer, now = place.issuer, datetime.now(tz=UTC)
     signer = LinkSigner(place.stage.link_keys, None)
     stored = SignIns(DynamoTable(place.stage.clients, place.stage.scene.outputs["StateTableName"]))

@@ -17,7 +17,7 @@ from tests.integration.stage import TARGET, Stage
 
 def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     """Sixteen instances, each there for one behavior; the one without the tag is not judged, and
-    shown once an hour has begun since the sweep before."""
+    shown once an hour has begun since the sweep before. Idle ones alone get the two tags."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     ids = stage.scene.launch(demo_fleet())
     earlier = datetime.now(tz=UTC) - timedelta(hours=1)
@@ -38,23 +38,9 @@ def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     assert {"snoozed": KEEPER} == {
         row.name: row.kept_by for row in page.rows if row.kept_because == KeepReason.KEEP
     }
-
-
-def test_idle_instances_are_tagged_and_nothing_else_is(stage: Stage) -> None:
-    """The two tags go to idle instances only."""
-    stage.policy("mode: ask\nplan: {action: notify-only}")
-    ids = stage.scene.launch(demo_fleet())
-
-    stage.scene.sweep()
-
-    found = stage.scene.cloud.client("ec2").describe_instances(MaxResults=1000)["Reservations"]
-    tagged = {
-        i["InstanceId"]
-        for reservation in found
-        for i in reservation["Instances"]
-        if {"LowUtilization", "ReviewForTermination"} <= {tag["Key"] for tag in i["Tags"]}
-    }
-    assert {ids[member.name] for member in demo_fleet() if member.expected == "idle"} == tagged
+    marks = {"LowUtilization", "ReviewForTermination"}
+    marked = {name for name, one in ids.items() if marks <= stage.tags(one).keys()}
+    assert {member.name for member in demo_fleet() if member.expected == "idle"} == marked
 
 
 def test_a_throttled_read_is_no_data_and_is_made_up_for(stage: Stage) -> None:
