@@ -1,5 +1,4 @@
-"""The package of the command line, built from a clean copy and installed as `pipx install .`
-does."""
+"""The package of the command line, built from a clean copy in git and installed from there."""
 
 from __future__ import annotations
 
@@ -36,26 +35,28 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that it is installed in, with the libraries of this environment."""
+    """Return the folder that it is installed in, with the libraries of this environment: built from
+    a git repository, as `pipx install` and `uvx --from git+URL` do."""
     folder = tmp_path_factory.mktemp("package")
+    clone = folder / "clone"
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in filter(None, tracked.stdout.split("\0")):
         if (ROOT / name).is_file():
-            (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (clone / name).write_bytes((ROOT / name).read_bytes())
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for line in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "all of it")):
+        made = run("git", *line, cwd=clone)
+        assert 0 == made.returncode, made.stderr
     pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
-    built = run(
-        *pip, "wheel", "--no-deps", "--wheel-dir", folder / "built", folder / "clone", cwd=folder
-    )
+    source = f"git+{clone.as_uri()}"
+    built = run(*pip, "install", "--no-deps", "--target", folder / "installed", source, cwd=folder)
     if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
         pytest.skip("there is no package index, and so no build backend")
     assert 0 == built.returncode, built.stderr[-2000:]
-    (wheel,) = (folder / "built").glob("*.whl")
-    assert f"gpu_governor-{__version__}-py3-none-any.whl" == wheel.name
-    made = run(*pip, "install", "--no-deps", "--target", folder / "installed", wheel, cwd=folder)
-    assert 0 == made.returncode, made.stderr[-2000:]
+    assert (folder / "installed" / f"gpu_governor-{__version__}.dist-info").is_dir()
     return folder
 
 
@@ -88,25 +89,14 @@ def test_it_brings_the_templates_of_its_pages(folder: Path) -> None:
 
 
 def test_a_scan_needs_nothing_but_its_source(folder: Path) -> None:
-    """As `uvx --from git+URL governor scan` does: built from a git repository, with the template of
-    its page, and started without a stack, a policy or credentials."""
-    clone = folder / "clone"
-    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    for line in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "all of it")):
-        made = run("git", *line, cwd=clone)
-        assert 0 == made.returncode, made.stderr
-    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
-    source = f"git+{clone.as_uri()}"
-    installed = folder / "from-git" / "installed"
-    built = run(*pip, "install", "--no-deps", "--target", installed, source, cwd=folder)
-    assert 0 == built.returncode, built.stderr[-2000:]
-    assert (installed / "cli" / "scan" / "page.html").is_file()
+    """With the template of its page, and started without a stack, a policy or credentials."""
+    assert (folder / "installed" / "cli" / "scan" / "page.html").is_file()
 
-    governor = installed / "bin" / "governor"
-    policy = run(governor, "scan", "--print-policy", cwd=installed.parent)
+    governor = folder / "installed" / "bin" / "governor"
+    policy = run(governor, "scan", "--print-policy", cwd=folder)
     assert 0 == policy.returncode, policy.stderr
     statements = json.loads(policy.stdout)["Statement"]
     assert "ec2:DescribeRegions" in statements[0]["Action"]
-    refused = run(governor, "scan", "--profile", "nobody", cwd=installed.parent)
+    refused = run(governor, "scan", "--profile", "nobody", cwd=folder)
     assert (1, "") == (refused.returncode, refused.stdout)
     assert refused.stderr.startswith("governor: ")
