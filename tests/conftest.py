@@ -38,6 +38,10 @@ _AWS = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+_OUTSIDE = dict(os.environ)
+"""The environment of the machine: tests on the local cloud, which run last, get it back."""
+_IS_SHUT_IN: set[bool] = set()
+"""Empty while the environment is that of the machine."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -72,15 +76,34 @@ def _is_on_the_local_cloud(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in _ON_THE_LOCAL_CLOUD)
 
 
-@pytest.fixture(autouse=True)
-def _no_way_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit test that reaches for the network or for somebody's account fails at once."""
-    if _is_on_the_local_cloud(request.node):
-        pytest_socket.enable_socket()
-        return
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A unit test that reaches for the network or for somebody's account fails at once.
+
+    A hook, as a fixture of each test takes longer than most tests do.
+    """
+    if _is_on_the_local_cloud(item):
+        _let_out()
+    else:
+        _shut_in()
+
+
+def _let_out() -> None:
+    pytest_socket.enable_socket()
+    if _IS_SHUT_IN:
+        _IS_SHUT_IN.clear()
+        os.environ.clear()
+        os.environ.update(_OUTSIDE)
+
+
+def _shut_in() -> None:
+    """Takes away what is there, and what an earlier test has left behind."""
+    _IS_SHUT_IN.add(True)
     for name in list(os.environ):
-        if name not in _KEPT and not name.startswith(_KEPT_PREFIXES):
-            monkeypatch.delenv(name)
+        is_kept = name in _KEPT or name in _AWS or name.startswith(_KEPT_PREFIXES)
+        if not is_kept:
+            del os.environ[name]
     for name, value in _AWS.items():
-        monkeypatch.setenv(name, value)
+        if os.environ.get(name) != value:
+            os.environ[name] = value
     pytest_socket.disable_socket(allow_unix_socket=True)
