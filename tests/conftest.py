@@ -88,6 +88,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _shut_in()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Plugins read their variables when the session ends."""
+    _let_out()
+
+
 def _let_out() -> None:
     pytest_socket.enable_socket()
     if _IS_SHUT_IN:
