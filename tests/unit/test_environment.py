@@ -86,14 +86,27 @@ def bare_debian(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{apt.parent}:{os.environ['PATH']}", "STUB": str(tmp_path / "stub")}
 
 
+MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = sorted(
-    set(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split())
-    - {"help", "clean"}
+    set(re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[0].split()) - {"help", "clean"}
 )
 """Whatever needs Python."""
+TARGETS_OF_EACH_KIND = ("lint", "build", "env-docs")
+"""`arguments` checks the machine for all targets but those of environments, which have one rule.
+Each run of make starts Python twice."""
 
 
-@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_checks_the_machine_first() -> None:
+    """Or it would fail somewhere else, with a message of its own."""
+    environments = [target for target in TARGETS if target.startswith("env-")]
+    (rule,) = re.findall(r"^(env-.*): env-%:$", MAKEFILE, re.MULTILINE)
+    assert sorted(rule.split()) == environments
+    for target in set(TARGETS).difference(environments):
+        first = re.findall(rf"^{target}: (?!export )([\w-]+)", MAKEFILE, re.MULTILINE)
+        assert ["arguments"] == first, target
+
+
+@pytest.mark.parametrize("target", TARGETS_OF_EACH_KIND)
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
     clone_on_bare_debian: Path, bare_debian: dict[str, str], target: str
 ) -> None:
@@ -134,7 +147,7 @@ def test_whatever_is_missing_is_named_at_once(
     assert re.fullmatch(r"git and (\S+-venv) are missing: run `sudo apt-get install git \1`", said)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", TARGETS_OF_EACH_KIND)
 def test_a_machine_without_python_is_told(unchanged_clone: Path, target: str) -> None:
     """By make itself. The shell said of two targets that there is no such file."""
     said = say_first(unchanged_clone, target, python="python3-nowhere")
