@@ -63,20 +63,27 @@ def expand_template(path: Path) -> dict[str, Any]:
 
 @cache
 def _expanded(path: Path) -> dict[str, Any]:
+    document = load_template(path)
+    loops = {}
+    written = {}
+    for name, resource in document["Resources"].items():
+        if name.startswith("Fn::ForEach::"):
+            loops[name] = resource
+        else:
+            written[name] = resource
+    if not loops:
+        return document
     # Imported late: it takes two seconds, and only tests and linters need it.
     from cfnlint.template import Template
     from cfnlint.template.transforms._language_extensions import language_extension
 
-    document = load_template(path)
-    # A copy, because cfn-lint sorts what it reads.
-    problems, expanded = language_extension(Template(str(path), deepcopy(document), ["us-east-1"]))
+    # Loops refer to no other resource, and cfn-lint copies all that it is given many times. A
+    # copy, because it sorts what it reads.
+    with_loops_alone = deepcopy({**document, "Resources": loops, "Outputs": {}})
+    template = Template(str(path), with_loops_alone, ["us-east-1"])
+    problems, expanded = language_extension(template)
     if problems:
         raise ValueError(f"{path.name} cannot be expanded: {problems[0].message}")
-    written = {
-        name: one
-        for name, one in document["Resources"].items()
-        if not name.startswith("Fn::ForEach::")
-    }
     return {**document, "Resources": {**expanded["Resources"], **written}}
 
 
