@@ -55,10 +55,11 @@ def entries(draw: st.DrawFn) -> list[LedgerEntry]:
     return made
 
 
-def test_thousands_of_entries_come_in_parts_that_lambda_can_answer() -> None:
+def test_a_thousand_entries_come_in_parts_that_lambda_can_answer() -> None:
     """As JSON, whose sums are those of the whole month in each part."""
     world = ConsoleWorld()
-    world.book(*[make_entry(number, resource_name="\N{ROCKET}" * 40) for number in range(4_000)])
+    long_name = "\N{ROCKET}" * 350
+    world.book(*[make_entry(number, resource_name=long_name) for number in range(1_000)])
     page = show(world)
     found: list[object] = []
     document = document_part(page, "")
