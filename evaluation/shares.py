@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import exp, lgamma, log, log1p
 
 _STEPS = 50
@@ -30,14 +31,22 @@ def interval(count: int, of: int, confidence: float = 0.95) -> tuple[float, floa
 
 
 def _at_most(count: int, of: int, share: float) -> float:
-    """Return the chance of `count` or fewer out of `of`."""
-    return sum(_chance(number, of, share) for number in range(count + 1))
+    """Return the chance of `count` or fewer out of `of`, by logarithms: the numbers are large."""
+    log_share = log(share)
+    log_rest = log1p(-share)
+    return sum(
+        exp(ways + number * log_share + (of - number) * log_rest)
+        for number, ways in enumerate(_log_ways(count, of))
+    )
 
 
-def _chance(count: int, of: int, share: float) -> float:
-    """Return the chance of exactly `count` out of `of`, by logarithms: the numbers are large."""
-    ways = lgamma(of + 1) - lgamma(count + 1) - lgamma(of - count + 1)
-    return exp(ways + count * log(share) + (of - count) * log1p(-share))
+@lru_cache(maxsize=16)
+def _log_ways(count: int, of: int) -> tuple[float, ...]:
+    """Return the logarithm of the number of ways to choose each number up to `count` out of `of`.
+    Kept, because each step of a search for a bound needs it."""
+    return tuple(
+        lgamma(of + 1) - lgamma(number + 1) - lgamma(of - number + 1) for number in range(count + 1)
+    )
 
 
 def _falling_below(figure: Callable[[float], float], limit: float) -> float:
