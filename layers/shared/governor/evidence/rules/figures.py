@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from typing import NamedTuple, assert_never
 
 from governor.core.instance import Shape
@@ -221,10 +222,14 @@ _POWER_BY_FAMILY = {
 utilization begins. Publishers: DCGM's exporter, Container Insights, `agent/` in `GPU/Custom`."""
 
 
+_POWER_OF_THE_AGENT = Metrics().power_draw
+"""The metric of power if the policy names none."""
+
+
 def _power_beside(names: Metrics) -> tuple[str, ...]:
     """Return the metric of power that belongs to the policy's utilization; an empty tuple if the
     policy names one itself, or the publisher is not known."""
-    if names.power_draw != Metrics().power_draw:
+    if names.power_draw != _POWER_OF_THE_AGENT:
         return ()
     for family, power_metric in _POWER_BY_FAMILY.items():
         if names.utilization.startswith(family):
@@ -249,6 +254,7 @@ def confirming_figures() -> tuple[str, ...]:
     return tuple(figure for figure, row in FIGURES.items() if row.confirms_utilization)
 
 
+@cache
 def published_by(*publishers: Publisher) -> tuple[str, ...]:
     """Return the figures that one of these publishers publishes, in the order of the table."""
     return tuple(figure for figure, row in FIGURES.items() if row.publisher in publishers)

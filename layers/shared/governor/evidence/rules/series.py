@@ -75,7 +75,8 @@ def _gpu_index(dimensions: Dimensions) -> str | None:
     """Return the index of the GPU; `None` if no dimension holds one."""
     value_by_name = {name.lower(): value for name, value in dimensions}
     for name in _INDEX_NAMES:
-        match = _DEVICE.fullmatch(value_by_name.get(name, ""))
+        value = value_by_name.get(name)
+        match = None if value is None else _DEVICE.fullmatch(value)
         if match is not None:
             return match[1]
     return None
