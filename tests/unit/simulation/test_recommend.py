@@ -140,8 +140,11 @@ def test_instances_with_the_same_past_end_alike() -> None:
 
 @pytest.fixture(scope="module")
 def fleet() -> Recommendation:
-    """Pauses make every wait up to two hours wrong; eight instances over ten days."""
-    return chosen([machine(PAUSES * 8, "speech") for _ in range(8)], windows=WINDOWS)
+    """Pauses make every wait up to two hours wrong; 32 instances over two and a half days.
+
+    Instances with the same past are replayed once, so more of them cost less than more days.
+    """
+    return chosen([machine(PAUSES * 2, "speech") for _ in range(32)], windows=WINDOWS)
 
 
 def test_the_shortest_wait_that_is_wrong_seldom_enough_is_chosen(fleet: Recommendation) -> None:
@@ -149,8 +152,8 @@ def test_the_shortest_wait_that_is_wrong_seldom_enough_is_chosen(fleet: Recommen
     is."""
     by_minutes = {one.wait.minutes: one.whole for one in fleet.everyone.trials}
     assert tuple(by_minutes) == WINDOWS
-    assert [8 * 8 * 3, 8 * 8 * 6, 8 * 8 * 3] == [by_minutes[one].wrong for one in (60, 90, 120)]
-    assert (0, 8 * 8 * 2) == (by_minutes[150].wrong, by_minutes[150].questions)
+    assert [32 * 2 * 3, 32 * 2 * 6, 32 * 2 * 3] == [by_minutes[one].wrong for one in (60, 90, 120)]
+    assert (0, 32 * 2 * 2) == (by_minutes[150].wrong, by_minutes[150].questions)
     assert fleet.everyone.choice is not None
     assert 150 == fleet.everyone.choice.wait.minutes
 
@@ -160,7 +163,7 @@ def test_the_halves_are_the_whole_and_the_choice_rests_on_the_first(fleet: Recom
     for trial in fleet.everyone.trials:
         assert trial.first.questions + trial.second.questions == trial.whole.questions
         assert trial.first.hours + trial.second.hours == pytest.approx(trial.whole.hours)
-    turned = chosen([machine([*PAUSES * 8, *bins((BUSY, 0.5), (IDLE, 3)) * 70]) for _ in range(8)])
+    turned = chosen([machine([*PAUSES * 2, *bins((BUSY, 0.5), (IDLE, 3)) * 18]) for _ in range(32)])
     assert turned.everyone.choice is not None
     assert 150 == turned.everyone.choice.wait.minutes
     assert turned.everyone.choice.second.share > 0.5
@@ -199,8 +202,8 @@ def test_a_looser_limit_takes_a_shorter_wait() -> None:
 def test_each_group_gets_its_own_choice_or_what_it_lacks() -> None:
     """One project pauses for long, one does not, one is too small, and some have no project."""
     recordings = [
-        *(machine(PAUSES * 8, "speech") for _ in range(8)),
-        *(machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(8)),
+        *(machine(PAUSES * 2, "speech") for _ in range(32)),
+        *(machine(bins((BUSY, 2), (IDLE, 10)) * 5, "vision") for _ in range(32)),
         machine(bins((BUSY, 2), (IDLE, 10)) * 20, "search"),
         machine(bins((BUSY, 240))),
     ]
@@ -228,8 +231,8 @@ def test_each_group_gets_its_own_choice_or_what_it_lacks() -> None:
 
 def test_where_memory_is_released_between_runs_the_shorter_wait_is_given_up() -> None:
     """Every pause would be asked about after 90 minutes, whatever the longer wait is."""
-    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 8
-    released = [with_memory(machine(past, "speech"), [2.0] * len(past)) for _ in range(8)]
+    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 2
+    released = [with_memory(machine(past, "speech"), [2.0] * len(past)) for _ in range(32)]
     found = chosen(released)
     assert found.everyone.choice is not None
     assert (120, 120) == (
@@ -268,8 +271,8 @@ def test_released_memory_is_said_to_shorten_a_wait_only_where_it_does(
     policy: Policy, wait: str, approved: bool
 ) -> None:
     """It said so of policies that act without a yes, and that a stop of mode auto was approved."""
-    held = [machine(PAUSES * 8, "speech") for _ in range(8)]
-    fleet = [with_memory(one, [60.0] * len(PAUSES * 8)) for one in held]
+    held = [machine(PAUSES * 2, "speech") for _ in range(32)]
+    fleet = [with_memory(one, [60.0] * len(PAUSES * 2)) for one in held]
     said = shown(chosen(fleet, policies=StaticPolicies(policy)))
 
     assert f"Recommended: ask after {wait}. It is" in said
@@ -309,8 +312,8 @@ def test_freezes_are_said() -> None:
 def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
     """Alone and together with the policy it came from."""
     recordings = [
-        *(machine(PAUSES * 8, "speech: a") for _ in range(8)),
-        *(machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(8)),
+        *(machine(PAUSES * 2, "speech: a") for _ in range(32)),
+        *(machine(bins((BUSY, 2), (IDLE, 10)) * 5, "vision") for _ in range(32)),
     ]
     found = chosen(recordings, at_most=0.2)
     said = shown(found)
@@ -334,7 +337,7 @@ def test_nothing_is_printed_twice_for_a_group_that_is_like_all(fleet: Recommenda
     } == fleet.document()
 
 
-RELEASING = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 8
+RELEASING = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 2
 """Its memory is released in every pause, so that 90 minutes are too short for it."""
 
 
@@ -347,9 +350,9 @@ def waits_after(found: Recommendation, recordings: Sequence[Recording]) -> list[
 
 def test_a_group_that_waits_as_long_but_longer_once_released_gets_its_override() -> None:
     """Both waits are compared, or the group would be asked after the shorter one."""
-    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 5, *bins((BUSY, 0.5), (IDLE, 3.25)) * 5] * 8
-    vision = [machine(past, "vision") for _ in range(7)]
-    speech = [with_memory(machine(RELEASING, "speech"), [2.0] * len(RELEASING)) for _ in range(6)]
+    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 5, *bins((BUSY, 0.5), (IDLE, 3.25)) * 5] * 2
+    vision = [machine(past, "vision") for _ in range(28)]
+    speech = [with_memory(machine(RELEASING, "speech"), [2.0] * len(RELEASING)) for _ in range(24)]
     found = chosen([*vision, *speech], at_most=0.45)
     assert [(120, 90), (120, 120)] == waits_after(found, [vision[0], speech[0]])
     assert "  speech: ask after 120 min, whether GPU memory is released or not." in shown(found)
@@ -357,7 +360,7 @@ def test_a_group_that_waits_as_long_but_longer_once_released_gets_its_override()
 
 def test_a_group_without_a_choice_is_not_asked_sooner() -> None:
     """A shorter wait for all would be one that did not qualify for it."""
-    vision = [machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(20)]
+    vision = [machine(bins((BUSY, 2), (IDLE, 10)) * 4, "vision") for _ in range(100)]
     speech = [machine(PAUSES, "speech")]
     found = chosen([*vision, *speech])
     assert [(60, 60), (180, 90)] == waits_after(found, [vision[0], speech[0]])
@@ -366,7 +369,7 @@ def test_a_group_without_a_choice_is_not_asked_sooner() -> None:
 
 def test_all_keep_their_wait_while_untagged_instances_did_not_qualify_for_less() -> None:
     """No override can select them."""
-    vision = [machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(20)]
+    vision = [machine(bins((BUSY, 2), (IDLE, 10)) * 4, "vision") for _ in range(100)]
     untagged = [machine(PAUSES)]
     found = chosen([*vision, *untagged])
     assert [(60, 60), (180, 90)] == waits_after(found, [vision[0], untagged[0]])
@@ -375,11 +378,11 @@ def test_all_keep_their_wait_while_untagged_instances_did_not_qualify_for_less()
 
 def test_tags_that_differ_in_spaces_get_overrides_of_different_names() -> None:
     """Names have no space at their ends, and each is its own."""
-    vision = bins((BUSY, 2), (IDLE, 10)) * 20
-    recordings = [machine(vision, name) for name in ("vision ", "vision") for _ in range(8)]
-    recordings += [machine(PAUSES * 8, "speech") for _ in range(8)]
+    vision = bins((BUSY, 2), (IDLE, 10)) * 5
+    recordings = [machine(vision, name) for name in ("vision ", "vision") for _ in range(32)]
+    recordings += [machine(PAUSES * 2, "speech") for _ in range(32)]
     found = chosen(recordings)
-    assert [(60, 60), (60, 60)] == waits_after(found, [recordings[0], recordings[8]])
+    assert [(60, 60), (60, 60)] == waits_after(found, [recordings[0], recordings[32]])
 
 
 def test_missing_days_are_those_of_the_group() -> None:
