@@ -128,7 +128,7 @@ def groups(files: Sequence[str]) -> dict[str, Group]:
         Group("shared", f"not apart and {WHOLE}", cloud, 2, 10.0),
         Group("apart", f"apart and not deploys and {WHOLE}", cloud, 3, 5.0),
         Group("rights", WHOLE, rights, 1, 5.0),
-        Group("plain", WHOLE, plain, 4, 5.0),
+        Group("plain", WHOLE, plain, 3, 5.0),
         Group("deploys", "deploys", cloud, 1, 5.0),
         Group("browser", f"{IN_A_BROWSER} and not apart", browser, 1, 15.0),
         Group("pages", f"{IN_A_BROWSER} and apart", browser, 2, 5.0),
