@@ -243,8 +243,8 @@ def many_rows(count: int, seed: int = 1) -> list[FleetRow]:
     return rows
 
 
-def lively(count: int = 41, days: int = 75) -> ConsoleWorld:
-    """A world with a fleet, more than two months of costs, and stops that were booked in them."""
+def lively(count: int = 41, days: int = 75, days_a_stop: int = 1) -> ConsoleWorld:
+    """A world with a fleet, the costs of these days, and stops that were booked in them."""
     world, chance = ConsoleWorld(), random.Random(7)
     world.keep(*many_rows(count))
     for back in range(days):
@@ -258,7 +258,7 @@ def lively(count: int = 41, days: int = 75) -> ConsoleWorld:
                 for owner, project in OWNERS.items()
             }
             world.spend(day, shares, target)
-    world.book(*_stops(chance, days, max(1, count)))
+    world.book(*_stops(chance, days, max(1, count))[::days_a_stop])
     return world
 
 

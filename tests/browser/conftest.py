@@ -97,7 +97,9 @@ def new_visitor(
             context = browser.new_context(**wanted)
             context.set_default_timeout(300_000)
             tabs[str(wanted)].append(context.new_page())
-        used.append((str(wanted), Visitor(tabs[str(wanted)].pop())))
+        page = tabs[str(wanted)].pop()
+        page.set_viewport_size(wanted["viewport"])  # whoever used it may have changed it
+        used.append((str(wanted), Visitor(page)))
         return used[-1][1]
 
     yield make

@@ -8,8 +8,10 @@ take several.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -42,7 +44,8 @@ from tests.unit.console.test_ungoverned import UNUSED, found, scanned
 from tests.unit.web.test_site import World
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Route
+    from PIL.Image import Image
+    from playwright.sync_api import Page, Route
 
 WIDTHS = (768, 1024, 1280, 1440)
 CARDS_BELOW = 1024
@@ -114,9 +117,11 @@ RAGGED = r"""
 """
 
 
-def tabled() -> ConsoleWorld:
+@pytest.fixture(scope="module")
+def fleet() -> ConsoleWorld:
     """A fleet with everything that a table can hold: long names, instances that nobody governs,
-    an episode with its GPUs, unknown prices, and limits in use."""
+    an episode with its GPUs, unknown prices, and limits in use. Tests look at it, and change
+    nothing."""
     world = lively()
     place = INSTANCE.rsplit("/", 1)[1]
     rows = [asked(row) if row.instance_id == place else row for row in many_rows(41)]
@@ -180,11 +185,11 @@ def assert_whole(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize("address", PAGES)
 def test_no_cell_of_the_console_breaks_a_word_or_a_number(
-    new_visitor: NewVisitor, address: str
+    new_visitor: NewVisitor, fleet: ConsoleWorld, address: str
 ) -> None:
     """Types, accounts, times and amounts stay on one line, and numbers end at the right."""
     visitor = at_a_desk(new_visitor)
-    serve(visitor, tabled())
+    serve(visitor, fleet)
     visitor.open(SITE + address)
     assert_whole(visitor)
 
@@ -224,50 +229,67 @@ def test_the_measure_finds_a_broken_cell(new_visitor: NewVisitor) -> None:
     }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_tables_are_cards_below_1024_points(new_visitor: NewVisitor, width: int) -> None:
+def test_tables_are_cards_below_1024_points(new_visitor: NewVisitor, fleet: ConsoleWorld) -> None:
     visitor = at_a_desk(new_visitor)
-    serve(visitor, lively())
-    visitor.page.set_viewport_size({"width": width, "height": 900})
+    serve(visitor, fleet)
     visitor.open(f"{SITE}/fleet")
     row = visitor.page.locator("table.fleet tbody tr").first
-    shown_as = row.evaluate("one => getComputedStyle(one).display")
-    assert ("block" if width < CARDS_BELOW else "table-row") == shown_as
+    shown_as = {}
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        shown_as[width] = row.evaluate("one => getComputedStyle(one).display")
+    expected = {width: "block" if width < CARDS_BELOW else "table-row" for width in WIDTHS}
+    assert expected == shown_as
 
 
-@pytest.mark.parametrize("width", [390, 768])
-def test_no_line_of_a_card_begins_with_a_dot(new_visitor: NewVisitor, width: int) -> None:
+@pytest.mark.parametrize("address", ["/", "/kept", "/savings"])
+def test_no_line_of_a_card_begins_with_a_dot(
+    new_visitor: NewVisitor, fleet: ConsoleWorld, address: str
+) -> None:
     """Dots stand between the cells of a line, and nothing is drawn before its first cell."""
     visitor = at_a_desk(new_visitor)
-    serve(visitor, tabled())
-    visitor.page.set_viewport_size({"width": width, "height": 900})
-    for address in ("/", "/kept", "/savings"):
-        visitor.open(SITE + address)
-        wrapped = 0
-        for row in visitor.page.locator(".cards tbody tr").all()[:40]:
-            cells = row.locator("td:nth-child(n+2)")
-            lefts = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")
-            wrapped += lefts.count(min(lefts)) - 1
-            assert {1} == dots_before_lines(row), (address, row.inner_text())
-        assert wrapped > 0, f"no line of {address} is wrapped"
+    serve(visitor, fleet)
+    visitor.open(SITE + address)
+    for width in (390, 768):
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        rows = visitor.page.evaluate(_ROWS_OF_CARDS)
+        picture = whole_page(visitor.page)
+        dotted = [row["text"] for row in rows if not is_plain(picture, row["ahead"])]
+        assert [] == dotted, width
+        assert any(row["wrapped"] for row in rows), f"no line of {address} is wrapped"
 
 
-_AHEAD_OF_THE_NAME = """
-(row) => {
+_ROWS_OF_CARDS = """
+() => [...document.querySelectorAll(".cards tbody tr")].map((row) => {
   const range = document.createRange();
   range.selectNodeContents(row.cells[0]);
   const name = range.getBoundingClientRect();
   const box = row.getBoundingClientRect();
-  return { x: name.left - 15, y: box.top + scrollY + 1, width: 12, height: box.height - 3 };
-}
+  const lefts = [...row.cells].slice(1).map((cell) => cell.getBoundingClientRect().left);
+  const first = Math.min(...lefts);
+  return {
+    text: row.innerText,
+    wrapped: lefts.filter((left) => left === first).length > 1,
+    ahead: [name.left - 15, box.top + scrollY + 1, name.left - 3, box.bottom + scrollY - 2],
+  };
+})
 """
+"""Gives the text of each row, whether its cells take several lines, and where the ground before its
+lines is."""
 
 
-def dots_before_lines(row: Locator) -> set[int]:
-    """Return the numbers of colors that are drawn before the lines of a row: one, that of the
-    ground, if nothing stands there."""
-    from PIL import Image
+def whole_page(page: Page) -> Image:
+    """Return a picture of the whole page."""
+    from PIL.Image import open as opened
 
-    ahead = row.evaluate(_AHEAD_OF_THE_NAME)
-    picture = Image.open(io.BytesIO(row.page.screenshot(clip=ahead, full_page=True)))
-    return {len(picture.convert("RGB").getcolors() or ())}
+    picture = opened(io.BytesIO(page.screenshot(full_page=True)))
+    return picture.convert("RGB")
+
+
+def is_plain(picture: Image, box: Sequence[float]) -> bool:
+    """Return whether a part of a picture has one color: that of the ground, where nothing
+    stands."""
+    left, top, right, bottom = box
+    part = picture.crop((ceil(left), ceil(top), floor(right), floor(bottom)))
+    colors = part.getcolors()
+    return colors is not None and len(colors) == 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,8 +29,6 @@ from tests.unit.worlds.world import APPROVAL_ID
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-    Window = Callable[..., Page]
 
 LONG = "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042"
 OWNER = "platform-machine-learning-research-owners@subdomain.example.com"
@@ -108,20 +107,9 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def window(new_visitor: NewVisitor) -> Callable[..., Page]:
-    """Open windows of a size. A window is used again by the next test that wants one like it."""
-
-    def opened(width: int, height: int = HEIGHT, **settings: Any) -> Page:
-        size = {"width": width, "height": height}
-        return new_visitor("desktop", viewport=size, **settings).page
-
-    return opened
-
-
-@pytest.fixture
-def phone(window: Window) -> Page:
+def phone(new_visitor: NewVisitor) -> Page:
     """A screen of 390 x 844 points."""
-    return window(390)
+    return new_visitor("desktop", viewport={"width": 390, "height": HEIGHT}).page
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -164,37 +152,39 @@ def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
     assert (chart["y"] + chart["height"] < top["y"], lost["y"] < top["y"]) == (True, True)
 
 
-@pytest.mark.parametrize("width", [360, 390, 1280])
-def test_the_texts_of_the_pictures_can_be_read(window: Window, width: int) -> None:
+_TEXTS = """svg => [...svg.querySelectorAll("text")].map((text) => {
+  const { x, y, width, height } = text.getBoundingClientRect();
+  const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  return { x, y, width, height, letters: parseFloat(getComputedStyle(text).fontSize) * scale };
+})"""
+"""Where each text of a picture is, and how high its letters are."""
+
+
+def test_the_texts_of_the_pictures_can_be_read(phone: Page) -> None:
     """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs,
     too."""
-    page = window(width)
-    page.set_content(hard(World()).get().sent)
-    for summary in page.locator("main > details > summary").all():
+    phone.set_content(hard(World()).get().sent)
+    for summary in phone.locator("main > details > summary").all():
         summary.click()
-    for number in range(2):
-        picture = page.locator(".picture").nth(number)
-        sizes = picture.evaluate(
-            "svg => [...svg.querySelectorAll('text')].map(one => "
-            "parseFloat(getComputedStyle(one).fontSize)"
-            " * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
-        )
-        assert round(min(sizes), 1) >= LEAST_LETTERS, sizes
-        boxes = [box for one in picture.locator("text").all() if (box := one.bounding_box())]
-        for index, one in enumerate(boxes):
-            assert not [other for other in boxes[index + 1 :] if _overlap(one, other)], (width, one)
+    for width in (360, 390, 1280):
+        phone.set_viewport_size({"width": width, "height": HEIGHT})
+        for number in range(2):
+            texts = phone.locator(".picture").nth(number).evaluate(_TEXTS)
+            letters = [text["letters"] for text in texts]
+            assert round(min(letters), 1) >= LEAST_LETTERS, (width, letters)
+            shown = [text for text in texts if text["width"] and text["height"]]
+            assert not [pair for pair in combinations(shown, 2) if _overlap(*pair)], width
 
 
-def test_forced_colors_keep_the_picture_and_the_buttons(window: Window) -> None:
+def test_forced_colors_keep_the_picture_and_the_buttons(phone: Page) -> None:
     """Work and idleness are told apart, and the button that stops can be read."""
-    page = window(390)
-    page.emulate_media(forced_colors="active")
-    page.set_content(hard(World()).get().sent)
+    phone.emulate_media(forced_colors="active")
+    phone.set_content(hard(World()).get().sent)
 
     def color(part: str, name: str) -> str:
-        return str(page.locator(part).first.evaluate(f"one => getComputedStyle(one)['{name}']"))
+        return str(phone.locator(part).first.evaluate(f"one => getComputedStyle(one)['{name}']"))
 
-    page.get_by_text("Every GPU, and the numbers").click()
+    phone.get_by_text("Every GPU, and the numbers").click()
     for picture in ("figure .picture", "details .picture"):
         kinds = {
             part: tuple(
@@ -209,7 +199,7 @@ def test_forced_colors_keep_the_picture_and_the_buttons(window: Window) -> None:
         assert color("body", "color") == kinds["idle"][1] == kinds["gap"][1]
     stop = [color("a.danger", name) for name in ("color", "backgroundColor")]
     assert 2 == len(set(stop)), stop
-    keys = [re.sub(r"\s+", " ", one) for one in page.locator("figure .key").all_inner_texts()]
+    keys = [re.sub(r"\s+", " ", one) for one in phone.locator("figure .key").all_inner_texts()]
     assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
 
 
@@ -266,26 +256,29 @@ def test_before_a_stop_one_button_is_red_and_one_cancels(phone: Page, case: str)
     assert 0 == bar.locator("button.danger:visible").count()
 
 
-@pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("case", STOPPABLE)
-@pytest.mark.parametrize(("width", "height"), [(390, HEIGHT), (1280, 900)])
-def test_with_text_of_twice_the_size_nothing_is_covered(
-    window: Window, width: int, height: int, case: str, is_open: bool
-) -> None:
-    """Wherever the reader is on the page; and nothing is wider than the screen."""
+def test_with_text_of_twice_the_size_nothing_is_covered(phone: Page, case: str) -> None:
+    """Wherever the reader is on the page, before and after Stop is pressed; and nothing is wider
+    than the screen."""
     make, buttons = CASES[case]
-    page = window(width, height)
-    serve(page, make())
-    page.add_style_tag(content="html { font-size: 200%; }")
-    if is_open:
-        page.locator(".answers").get_by_text(buttons[1]).click()
-    size = page.locator(".silence").evaluate("one => parseFloat(getComputedStyle(one).fontSize)")
+    serve(phone, make())
+    phone.add_style_tag(content="html { font-size: 200%; }")
+    size = phone.locator(".silence").evaluate("one => parseFloat(getComputedStyle(one).fontSize)")
     assert size > 28
 
-    for part in (0, 0.3, 0.6, 1):
-        page.evaluate(f"scrollTo(0, document.documentElement.scrollHeight * {part})")
-        assert [] == page.evaluate(_COVERED)
-    assert 0 >= page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    _assert_nothing_is_covered(phone)
+    phone.locator(".answers").get_by_text(buttons[1]).click()
+    _assert_nothing_is_covered(phone)
+
+
+def _assert_nothing_is_covered(page: Page) -> None:
+    for width, height in ((1280, 900), (390, HEIGHT)):
+        page.set_viewport_size({"width": width, "height": height})
+        for part in (0, 0.3, 0.6, 1):
+            page.evaluate(f"scrollTo(0, document.documentElement.scrollHeight * {part})")
+            assert [] == page.evaluate(_COVERED), (width, part)
+        wider = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert 0 >= wider, width
 
 
 def test_a_mail_about_twelve_instances_is_short_on_a_phone(phone: Page) -> None:

@@ -45,3 +45,16 @@ def test_a_fault_of_a_page_that_stays_is_found(new_visitor: NewVisitor) -> None:
 
     with pytest.raises(AssertionError, match="image-alt"):
         visitor.assert_at_ease()
+
+
+@pytest.mark.parametrize("condition", ["prefers-color-scheme: dark", "forced-colors: active"])
+def test_a_scheme_that_changes_more_than_colors_is_found(
+    new_visitor: NewVisitor, condition: str
+) -> None:
+    """In the other schemes axe-core looks at colors alone."""
+    visitor = new_visitor()
+    style = f"<style>@media ({condition}) {{ h1 {{ color: black; display: block; }} }}</style>"
+    visitor.page.set_content(PAGE.format("Record", style))
+
+    with pytest.raises(AssertionError, match="display: block"):
+        visitor.assert_at_ease_in_every_scheme()

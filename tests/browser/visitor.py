@@ -15,15 +15,37 @@ _HOW_IT_ENDS_SECONDS = 600
 _PRESSABLE_POINTS = 24
 """The least that WCAG 2.2 wants of a target (2.5.8)."""
 
-_SCHEMES: Sequence[dict[str, Any]] = (
-    {"color_scheme": "light", "forced_colors": "none"},
+_OTHER_SCHEMES: Sequence[dict[str, Any]] = (
     {"color_scheme": "dark", "forced_colors": "none"},
     {"color_scheme": "light", "forced_colors": "active"},
 )
+"""Besides light."""
+_COLORS_ALONE = {"runOnly": ["color-contrast", "link-in-text-block"]}
+_BEYOND_COLORS = """() => {
+    const isOfScheme = /prefers-color-scheme|forced-colors/;
+    const isColor = /color|^background|^border|^outline|^fill|^stroke|opacity/;
+    const found = [];
+    const look = (rules, inScheme) => {
+        for (const rule of rules) {
+            const within = inScheme || isOfScheme.test(rule.conditionText ?? "");
+            for (const name of within && rule.style ? rule.style : []) {
+                const value = rule.style.getPropertyValue(name).trim();
+                const isFine = name.startsWith("--") ? CSS.supports("color", value)
+                                                     : isColor.test(name);
+                if (!isFine) found.push(`${rule.selectorText} { ${name}: ${value} }`);
+            }
+            if (rule.cssRules) look(rule.cssRules, within);
+        }
+    };
+    for (const sheet of document.styleSheets) look(sheet.cssRules, false);
+    return found;
+}"""
+"""Finds what style rules for dark ground, or for forced colors, change besides colors and lines."""
 _RUN_AXE = """async (options) => {
     const found = await window.axe.run(document, options);
     return {version: found.testEngine.version, violations: found.violations};
 }"""
+_OF_A_MAIL = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 _OF_A_PAGE_THAT_IS_GONE = ("Execution context was destroyed", "undefined (reading 'run')")
 """Faults of a look during which the page has gone. The second: axe-core was loaded into that
 page."""
@@ -133,10 +155,18 @@ class Visitor:
         return str(self.page.evaluate(f"({question})(document.activeElement)"))
 
     def assert_at_ease_in_every_scheme(self) -> None:
-        """The same on light and dark ground, and in the colors that the system forces."""
-        for settings in _SCHEMES:
+        """The same on light and dark ground, and in the colors that the system forces.
+
+        Only colors and lines change with the scheme, so that axe-core looks at colors alone in the
+        others.
+        """
+        self.page.emulate_media(color_scheme="light", forced_colors="none")
+        self.assert_at_ease()
+        more = self.page.evaluate(_BEYOND_COLORS)
+        assert not more, f"a scheme changes more than colors: {more}"
+        for settings in _OTHER_SCHEMES:
             self.page.emulate_media(**settings)
-            self.assert_at_ease()
+            self._in_each_window(_COLORS_ALONE)
 
     def assert_at_ease(self, *, is_mail: bool = False) -> None:
         """Nothing for axe-core to find, nothing wider than the screen, no button too small, no
@@ -145,11 +175,15 @@ class Visitor:
         A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that
         page's.
         """
+        self._in_each_window(_OF_A_MAIL if is_mail else {})
+
+    def _in_each_window(self, options: dict[str, Any]) -> None:
+        """Look at the page in windows of all sizes, with these options of axe-core."""
         if not self.also:
-            self._of_one_page(lambda: self._assert_at_ease(is_mail))
+            self._of_one_page(lambda: self._assert_at_ease(options))
         for size in self.also:
             self.page.set_viewport_size(size)  # type: ignore[arg-type]
-            self._of_one_page(lambda: self._assert_at_ease(is_mail))
+            self._of_one_page(lambda: self._assert_at_ease(options))
 
     def _violations(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return what axe-core finds wrong with the page, and its version.
@@ -164,11 +198,8 @@ class Visitor:
         found: dict[str, Any] = self.page.evaluate(_RUN_AXE, options)
         return found
 
-    def _assert_at_ease(self, is_mail: bool) -> None:
-        options: dict[str, Any] = {"reporter": "no-passes"}
-        if is_mail:
-            options["runOnly"] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-        found = self._violations(options)
+    def _assert_at_ease(self, options: dict[str, Any]) -> None:
+        found = self._violations({"reporter": "no-passes", **options})
         faults = [
             f"{fault['id']}: {', '.join(str(node['target']) for node in fault['nodes'])}"
             for fault in found["violations"]
