@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -30,7 +30,7 @@ from governor.aws.dynamodb import DynamoTable
 from governor.core.episode_ref import episode_from_execution_name
 from governor.core.instance import Target
 from governor.core.units import money, span
-from governor.episode.model.episode import Episode, InstanceRecord, Outcome
+from governor.episode.model.episode import Episode, Outcome
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.money.store.ledger import Ledger
@@ -97,12 +97,7 @@ class Demo:
         self.verdicts = {}
         for instance_id, observation in observations.items():
             self.verdicts[instance_id] = str(observation.verdict)
-        episodes = {}
-        executions = self.scene.executions()
-        for record in self._instance_store.records(TARGET).values():
-            episode = self._latest_episode(record, executions)
-            if episode is not None:
-                episodes[record.instance_id] = episode
+        episodes = {episode.ref.instance_id: episode for episode in self._latest_episodes()}
         policy = parse_policy(VISITORS_POLICY).base().policy
         return rows_of(list(self.scene.members), TARGET, policy, observations, episodes)
 
@@ -230,30 +225,19 @@ class Demo:
 
     def print_news(self) -> None:
         """Print each step of each episode that was not printed before."""
-        executions = self.scene.executions()
-        for record in self._instance_store.records(TARGET).values():
-            self._print(record, executions)
+        for episode in self._latest_episodes():
+            self._print(episode)
 
-    def _print(self, record: InstanceRecord, executions: Mapping[str, Any]) -> None:
-        episode = self._latest_episode(record, executions)
-        if episode is None:
-            return
+    def _print(self, episode: Episode) -> None:
         news = [_STEPS[step] for step in episode.progress.steps_done]
         if episode.outcome is not None and episode.outcome is not Outcome.TOLD:
             news.append(_ended(episode))
-        printed = self._printed.get(record.instance_id, ())
+        instance_id = episode.ref.instance_id
+        printed = self._printed.get(instance_id, ())
         for line in news:
             if line not in printed:
                 print(f"  {episode.instance.name:<21}  {line}", flush=True)
-        self._printed[record.instance_id] = tuple(news)
-
-    def _latest_episode(
-        self, record: InstanceRecord, executions: Mapping[str, Any]
-    ) -> Episode | None:
-        execution = executions.get(record.instance_id)
-        if execution is None:
-            return None
-        return self._episode_store.episode(episode_from_execution_name(execution["name"]))
+        self._printed[instance_id] = tuple(news)
 
     def summary(self) -> dict[str, Any]:
         """Return what the first sweep saw, and what has happened.
@@ -280,10 +264,15 @@ class Demo:
         }
 
     def _latest_episodes(self) -> list[Episode]:
-        episodes = []
+        """Return the episode of each instance's latest workflow, where it has begun one."""
         executions = self.scene.executions()
-        for record in self._instance_store.records(TARGET).values():
-            episode = self._latest_episode(record, executions)
+        episodes = []
+        for instance_id in self._instance_store.records(TARGET):
+            execution = executions.get(instance_id)
+            if execution is None:
+                continue
+            ref = episode_from_execution_name(execution["name"])
+            episode = self._episode_store.episode(ref)
             if episode is not None:
                 episodes.append(episode)
         return episodes
