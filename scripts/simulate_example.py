@@ -30,7 +30,7 @@ POLICIES = ROOT / "examples" / "policies"
 NAMES = ("sandbox-account", "training-cluster", "notebooks")
 DELAY = timedelta(minutes=30)
 MADE_AT = datetime(2026, 11, 16, 9, tzinfo=UTC)
-NOTES = ["Made-up data: 24 instances over 14 days, three kinds of work."]
+INSTANCES = 24
 _DAYS, _SEED = 14, 11
 _TEAMS = ("vision", "search", "speech")
 _SHAPE = replace(SHAPE, instance_type="p3.2xlarge", local_nvme="")
@@ -40,7 +40,7 @@ def fleet() -> list[Recording]:
     """Jobs with pauses; notebooks on workdays, some forgotten over night; runs a few times a
     week."""
     chance = random.Random(_SEED)  # noqa: S311 - made-up work, not a secret
-    return [_recording(number, chance) for number in range(24)]
+    return [_recording(number, chance) for number in range(INSTANCES)]
 
 
 def _recording(number: int, chance: random.Random) -> Recording:
@@ -105,14 +105,15 @@ def table() -> str:
     return "\n".join([*lead, "", report.table(summaries)])
 
 
-def html() -> str:
-    """The report of one policy, with other waits."""
-    recordings, name = fleet(), "notebooks"
+def html(instances: int = INSTANCES) -> str:
+    """The report of one policy, with other waits, over so many instances."""
+    recordings, name = fleet()[:instances], "notebooks"
     (one,) = replays(recordings, [name])
     waits = other_waits(
         _policy(name), recordings, approval_delay=DELAY, progress=lambda _, __, ___: None
     )
-    return page([one], NOTES, MADE_AT, waits)
+    notes = [f"Made-up data: {instances} instances over {_DAYS} days, three kinds of work."]
+    return page([one], notes, MADE_AT, waits)
 
 
 def page_with(shown: str) -> str:
