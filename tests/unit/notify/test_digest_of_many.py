@@ -29,7 +29,12 @@ SHARED = "everything in RAM and in GPU memory"
 OWN = "all data on local NVMe (1x3800 GB); it is in no snapshot"
 
 
-def instance_number(number: int, *, acts: bool, losses: Sequence[str] = (SHARED,)) -> Episode:
+WIPES = "Without an answer, any data on local disks is lost as well (the policy allows it): "
+
+
+def instance_number(
+    number: int, *, acts: bool, losses: Sequence[str] = (SHARED,), wipes: bool = False
+) -> Episode:
     """Return the question about one of many instances."""
     episode = episode_of(on_expiry="act" if acts else "no-action", reason=REASON)
     instance = replace(
@@ -37,7 +42,7 @@ def instance_number(number: int, *, acts: bool, losses: Sequence[str] = (SHARED,
         instance_id=f"i-{number:017x}",
         tags={"Name": f"notebook-{number:02}"},
     )
-    plan = replace(episode.plan, losses=tuple(losses))
+    plan = replace(episode.plan, losses=tuple(losses), loses_local_disks=wipes)
     return replace(episode, instance=instance, plan=plan)
 
 
@@ -95,6 +100,49 @@ def test_the_first_line_names_what_silence_stops() -> None:
     )
     assert message.title.startswith("2 of 12 idle GPU instances will be stopped after Sat 04")
     assert not [line for section in message.sections for line in section.lines if "Sat" in line]
+
+
+def test_it_names_the_instances_whose_disks_silence_wipes() -> None:
+    """Once, in every channel, and near the beginning. An instance that waits for an approval loses
+    nothing by silence."""
+    episodes = [
+        instance_number(0, acts=True, wipes=True),
+        instance_number(1, acts=True),
+        instance_number(2, acts=False, wipes=True),
+        instance_number(3, acts=True, wipes=True),
+    ]
+    message = digest(episodes, Stage.REMIND)
+
+    assert message.lead[0] == f"{WIPES}notebook-00, notebook-03."
+    for channel, text in rendered(message).items():
+        if channel == "slack text":
+            continue
+        assert (channel, 1) == (channel, text.count(message.lead[0]))
+
+
+def test_disks_of_all_instances_are_wiped_in_one_short_line() -> None:
+    """The names stand in the list of the instances."""
+    episodes = [instance_number(number, acts=True, wipes=True) for number in range(40)]
+    (wiped,) = [line for line in digest(episodes).lead if "local disks" in line]
+
+    assert f"{WIPES}all 40 of them." == wiped
+
+
+def test_many_names_of_wiped_instances_do_not_hide_what_is_lost() -> None:
+    """A channel with little room cuts the line at its end, where the names stand."""
+    episodes = [instance_number(number, acts=number > 0, wipes=True) for number in range(40)]
+    *_, third, _ = digest(episodes).shortened()
+    (wiped,) = [line for line in third.lead if "local disks" in line]
+
+    assert wiped.startswith(f"{WIPES}notebook-01, notebook-02")
+    assert "and 27 more" in wiped
+
+
+@pytest.mark.parametrize(("acts", "wipes"), [(True, False), (False, True)])
+def test_a_digest_without_such_instances_says_nothing_of_it(acts: bool, wipes: bool) -> None:
+    episodes = [instance_number(number, acts=acts, wipes=wipes) for number in range(3)]
+
+    assert "local disks" not in "\n".join(digest(episodes).lead)
 
 
 def test_deadlines_hours_apart_stand_in_their_lines() -> None:

@@ -110,6 +110,7 @@ def _question_words(
     values = {
         "subject": with_figures(silence.subject, questions.LABELS[stage], figures),
         "happens": silence.sentence,
+        "wiped": _wiped_without_an_answer(episodes),
         "news": questions.news_text(episodes[0], stage, now),
         "two": need_two_people,
         "need": "needs" if need_two_people == 1 else "need",
@@ -126,6 +127,18 @@ def _question_words(
         "button": f"{', '.join(verbs).capitalize()} or keep them",
         "acts": bool(acting),
     }
+
+
+def _wiped_without_an_answer(episodes: Sequence[Episode]) -> str:
+    """Return the names of the instances whose local disks silence wipes, or that it is all of them;
+    an empty text if there is none."""
+    names = []
+    for episode in episodes:
+        if episode.asking.acts_on_silence and episode.plan.loses_local_disks:
+            names.append(one_line(episode.instance.name, _NAME_CHARACTERS))
+    if len(names) == len(episodes):
+        return f"all {len(names)} of them"
+    return units.listed(names, _NAMED)
 
 
 def _cost_text(episodes: Sequence[Episode]) -> list[str]:
