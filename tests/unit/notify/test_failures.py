@@ -12,9 +12,10 @@ import pytest
 
 from governor.alerts.delivery import Queued
 from governor.alerts.model import Alert, alert_document
-from governor.approvals.messages.ends import outcome_alert
+from governor.approvals.messages.ends import LEFT_IN_SHORT, outcome_alert
 from governor.approvals.messages.failures import cause_of
 from governor.core.episode_ref import EpisodeRef
+from governor.core.units import without
 from governor.episode.model.episode import Outcome, Phase
 from governor.notify.digest import digest_of
 from governor.notify.dispatched import Dispatched
@@ -118,6 +119,56 @@ def test_a_list_of_failures_does_not_repeat_what_the_title_says_of_all() -> None
     assert message.title.startswith("Could not snapshot 3 GPU instances")
     expected = "notebook-7 (g5.12xlarge, i-0123456789abcdef0, "
     assert [expected] * 3 == [line[: len(expected)] for line in affected.lines]
+
+
+def test_a_list_of_failures_says_of_each_which_step_failed_and_what_was_done() -> None:
+    """Whatever the name of an instance is. One whose workflow failed before it was stored has only
+    its id."""
+    stopped = episode_of(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
+    name = "v1.2. Could not stop it"
+    running = replace(
+        episode_of(phase=Phase.ACTING),
+        instance=replace(stopped.instance, tags={"Name": name}),
+    )
+    alerts = []
+    for episode in (stopped, running, None):
+        ref = stopped.ref if episode is None else episode.ref
+        alerts.append(outcome_alert(ref, episode, Outcome.FAILED, "Throttled: EC2", NOW, None))
+    alerts[0] = replace(alerts[0], facts={**alerts[0].facts, "failed_step": "snapshot"})
+    message = digest_of(alerts, [], link=None, digest_id="digest-1", now=NOW)
+    (affected,) = message.sections
+    cost = "$136 a day while it runs"
+    place = "i-0123456789abcdef0"
+
+    assert affected.lines[0] == (
+        f"Could not snapshot notebook-7 (g5.12xlarge, {place}, owner ml-team, project vision, "
+        f"{cost}). It is stopped; nothing was deleted"
+    )
+    assert affected.lines[1] == (
+        f"Could not stop {name} (g5.12xlarge, {place}, owner ml-team, project vision, {cost}). "
+        "Nothing was changed"
+    )
+    assert affected.lines[2] == (
+        f"Could not ask about GPU instance ({place}, owner unassigned, project unassigned). "
+        "Nothing was changed"
+    )
+
+
+def test_a_failure_of_the_release_before_is_listed_as_that_release_worded_it() -> None:
+    """Its facts do not say what was done, and nothing is read out of its text."""
+    failing = episode_of(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
+    reason = "SnapshotFailed: a snapshot ended in error"
+    alert = outcome_alert(failing.ref, failing, Outcome.FAILED, reason, NOW, None)
+    older = replace(alert, facts=without(alert.facts, [LEFT_IN_SHORT]))
+    message = digest_of([older, alert], [], link=None, digest_id="digest-1", now=NOW)
+    (affected,) = message.sections
+    details = "(g5.12xlarge, i-0123456789abcdef0, $136 a day while it runs)"
+    left = "It is stopped; nothing was deleted"
+
+    assert affected.lines == (
+        f"Could not snapshot notebook-7. {left} {details}",
+        f"notebook-7 {details}. {left}",
+    )
 
 
 @pytest.mark.parametrize(("stopped", "tries_again"), [(3, False), (2, True)])

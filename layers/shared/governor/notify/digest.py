@@ -20,6 +20,7 @@ from governor.alerts.model import (
 from governor.alerts.templates import template_lines, template_words
 from governor.approvals.messages import failures, questions, sentences
 from governor.approvals.messages.consequence import consequence_of_several, with_figures
+from governor.approvals.messages.ends import LEFT_IN_SHORT
 from governor.core import units
 from governor.core.instance import Target
 from governor.core.units import NEVER, UtcDatetime, not_none
@@ -181,17 +182,14 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}
     is_one_step = len(failed_steps) == 1 and None not in failed_steps
     step = first.facts.get("failed_step")
-    step_words = failures.step_text(step) if is_one_step else ""
-    # The title says this of all of them.
-    in_title = f"Could not {step_words} " if step_words else ""
     values = {
         "number": len(alerts),
-        "step": step_words,
+        "step": failures.step_text(step) if is_one_step else "",
         "readable": failures.readable(reason, _zone_of(alerts), first.at),
         "several_reasons": len({reason_of(alert) for alert in alerts}) > 1,
         "tries_again": any(_may_be_tried_again(alert) for alert in alerts),
         "next_step": failures.next_step(reason),
-        "listed": [_failure_text(alert, alerts, in_title) for alert in alerts],
+        "listed": [_failed_instance(alert, alerts) for alert in alerts],
     }
     return {
         **word_fields(template_words("failures", values)),
@@ -216,23 +214,23 @@ def _zone_of(alerts: Sequence[Alert]) -> str:
     return zone if isinstance(zone, str) and not zones else "UTC"
 
 
-def _failure_text(alert: Alert, alerts: Sequence[Alert], in_title: str) -> str:
-    """Return the line of one failure among `alerts`: what failed, without the words `in_title` that
-    it begins with. After the instance's name come in parentheses its type, id and cost if known,
-    and its place and owner if the others differ."""
+def _failed_instance(alert: Alert, alerts: Sequence[Alert]) -> dict[str, object]:
+    """Return the values for the line of one failure among `alerts`. `left`, the steps that were and
+    were not done, is `None` for an alert of an earlier release, whose `subject` says it.
+    `details` are the instance's type, id and cost if known, and its place and owner if the others
+    differ, in parentheses."""
     about = alert.about
-    usd_per_day = about.usd_per_day
     cost = ""
-    if usd_per_day is not None:
-        cost = f"{units.usd(usd_per_day)} a day while it runs"
-    parts = (about.instance_type, _place_text(alert, alerts), cost)
-    details = ", ".join(filter(None, parts))
-    what_failed = one_line(alert.subject.removeprefix(in_title), 120)
-    # What was left behind follows the name, and holds no full stop.
-    to_name, full_stop, is_left = what_failed.rpartition(". ")
-    if not full_stop:
-        return f"{what_failed} ({details})"
-    return f"{to_name} ({details}). {is_left}"
+    if about.usd_per_day is not None:
+        cost = f"{units.usd(about.usd_per_day)} a day while it runs"
+    details = ", ".join(filter(None, (about.instance_type, _place_text(alert, alerts), cost)))
+    return {
+        "step": failures.step_text(alert.facts.get("failed_step")),
+        "name": one_line(about.instance_name or "GPU instance", _NAME_CHARACTERS),
+        "details": f" ({details})",
+        "left": alert.facts.get(LEFT_IN_SHORT),
+        "subject": one_line(alert.subject, 120),
+    }
 
 
 def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:

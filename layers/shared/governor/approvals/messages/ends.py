@@ -43,6 +43,9 @@ from governor.policy.model.policy import Mode
 
 _NAMED = 40
 """Instances named in one message; the facts hold all."""
+LEFT_IN_SHORT = "left_in_short"
+"""The fact of a failure that says which steps were and were not done: `It is stopped; nothing was
+deleted`. A list of failures shows it."""
 _GOOD = (
     Outcome.STOPPED,
     Outcome.TERMINATED,
@@ -94,15 +97,14 @@ def outcome_alert(
         words["step"] = step_text(failed_step)
     if episode is None:
         # Without an episode, only its reference is known.
+        facts[LEFT_IN_SHORT] = "Nothing was changed"
         words["name"] = ref.instance_id
-        words["in_short"] = "Nothing was changed"
         words["left_behind"] = "Nothing was changed."
         dedup_id = stage_id(outcome.value, ref)
         alert = alert_from_template("failure", ref.target, dedup_id, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
 
     what_is_left = left_behind(episode)
-    words["in_short"] = what_is_left.in_short
     words["left_behind"] = what_is_left.sentences
     words["startable"] = _has_ended_stopped(episode, outcome)
     steps_done = []
@@ -111,6 +113,7 @@ def outcome_alert(
             steps_done.append(step.value)
     facts["steps_done"] = steps_done
     if has_failed:
+        facts[LEFT_IN_SHORT] = what_is_left.in_short
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval, at)
     severity = Severity.INFO if outcome in _GOOD else None
