@@ -193,7 +193,7 @@ def test_an_event_that_names_nothing_is_about_nothing(entities: object) -> None:
 
 def test_what_is_scheduled_is_said_in_words() -> None:
     """And what is closed is over."""
-    assert "AWS schedules: persistent instance retirement" == announced().what
+    assert "persistent instance retirement" == announced().what
     assert (False, True) == (change().is_over, change(statusCode="closed").is_over)
 
 

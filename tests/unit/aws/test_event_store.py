@@ -134,6 +134,16 @@ def test_announced_dates_come_back_as_they_were(log: EveryEventStore) -> None:
     assert [BLOCK] == list(log.notices(TARGET))
 
 
+def test_a_change_that_an_earlier_release_stored_reads_as_one_of_this_release(
+    log: EveryEventStore,
+) -> None:
+    """That release stored the words before it, too."""
+    what = "persistent instance retirement"
+    assert keep(log, RETIREMENT, what=f"AWS schedules: {what}")
+
+    assert [replace(RETIREMENT, what=what)] == list(log.notices(TARGET))
+
+
 def test_what_was_said_before_changes_nothing(log: EveryEventStore) -> None:
     """Neither the date, nor that it is over; the same moment's word is taken, but does not open
     again."""

@@ -65,7 +65,7 @@ def retirement(*instance_ids: str, is_over: bool = False, **changes: Any) -> Sch
         account=TARGET.account,
         region=TARGET.region,
         source_id="arn:aws:health:us-east-1::event/EC2/1",
-        what="AWS schedules: persistent instance retirement",
+        what="persistent instance retirement",
         at=IN_TWO_WEEKS,
         said_at=NOW - timedelta(minutes=2),
     )

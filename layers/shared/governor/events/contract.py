@@ -250,7 +250,7 @@ class HealthEvent(Envelope):
             account=self.affected_account or self.account,
             region=region,
             source_id=self.event_arn,
-            what=f"AWS schedules: {change.replace('_', ' ').lower()}",
+            what=change.replace("_", " ").lower(),
             at=self.start_time,
             said_at=self.last_updated or self.time,
         )

@@ -35,8 +35,6 @@ _MOST_NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""
 _MOST_ZONES = 5
 """Zones named in an advice, cheapest first."""
-_SCHEDULED_BY_AWS = "AWS schedules: "
-"""Stored changes of AWS Health begin with this, which the message says in a sentence."""
 
 
 def warning_alert(
@@ -272,7 +270,7 @@ def notice_alert(
     }
     words = {
         "prefix": subject_start,
-        "what": notice.what.removeprefix(_SCHEDULED_BY_AWS),
+        "what": notice.what,
         "due": _due(at, now),
         "left": None if at is None else left(at - now),
         "listed": ", ".join(instance_text(instance) for instance in instances),

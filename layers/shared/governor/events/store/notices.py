@@ -27,6 +27,8 @@ from governor.table.table import (
 _NOTICE_KEPT = timedelta(days=30)
 """How long a notice is kept after its date, or after the last event about it. A dead-letter queue
 keeps an event for half as long."""
+_OLDER_PREFIX = "AWS schedules: "
+"""Earlier releases stored this before each change that AWS Health announced."""
 
 
 class Notices(Store):
@@ -68,7 +70,8 @@ class Notices(Store):
         documents = []
         for item in items:
             if item.get("remind"):
-                documents.append({**item, **target_fields})
+                what = str(item["what"]).removeprefix(_OLDER_PREFIX)
+                documents.append({**item, **target_fields, "what": what})
         return list(self._table.records(Notice, documents))
 
 
