@@ -96,19 +96,21 @@ def _documents(document: Node) -> Iterator[str]:
         if "description" in schema:
             lines += [*wrap(schema["description"], 100), ""]
         if "properties" in schema:
-            lines += _field_table(schema)
+            lines += _field_table(schema, document)
         else:
             lines.append(f"{_kind(schema)}.")
         yield "\n".join([*lines, ""])
 
 
-def _field_table(schema: Node) -> list[str]:
-    """Return the table of the fields of a document."""
+def _field_table(schema: Node, document: Node) -> list[str]:
+    """Return the table of the fields of a document. A field without a meaning of its own has that
+    of the document that it refers to."""
     lines = ["| field | kind | always there | meaning |", "|---|---|---|---|"]
     required = schema.get("required", ())
     for field, inner in schema["properties"].items():
         is_required = "yes" if field in required else "no"
-        meaning = _cell(inner.get("description", ""))
+        described = inner if "description" in inner else _resolved(inner, document)
+        meaning = _cell(described.get("description", ""))
         lines.append(f"| `{field}` | {_kind(inner)} | {is_required} | {meaning} |")
     return lines
 

@@ -74,6 +74,43 @@ def keys_of(node: Any) -> Iterator[str]:
             yield from keys_of(value)
 
 
+def fields_of(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every field of a schema with its path, those of inner objects too."""
+    if not isinstance(node, dict):
+        return
+    for name, inner in node.get("properties", {}).items():
+        yield f"{path}.{name}", inner
+        yield from fields_of(inner, f"{path}.{name}")
+    yield from fields_of(node.get("items"), f"{path}[]")
+    for part in node.get("allOf", ()):
+        yield from fields_of(part, path)
+
+
+def test_every_field_says_what_it_means() -> None:
+    """By itself, or by the schema that it refers to."""
+    schemas = DOCUMENT["components"]["schemas"]
+    without_meaning = []
+    for schema_name, schema in schemas.items():
+        for path, field in fields_of(schema, schema_name):
+            referred = schemas.get(field.get("$ref", "").rpartition("/")[2], {})
+            if "description" not in {**referred, **field}:
+                without_meaning.append(path)
+    assert [] == without_meaning
+
+
+def test_every_amount_says_its_unit() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    without_unit = []
+    for schema_name, schema in schemas.items():
+        for path, field in fields_of(schema, schema_name):
+            is_amount = "usd" in path.rpartition(".")[2].lower()
+            is_sum = field.get("$ref", "").endswith("/Usd")
+            meaning = field.get("description", "")
+            if is_amount and is_sum and "USD" not in meaning:
+                without_unit.append(path)
+    assert [] == without_unit
+
+
 def test_no_description_is_cut_at_a_comma() -> None:
     """In a mapping in braces, a comma ends a text without quotes, and the rest becomes a key."""
     assert [] == [key for key in keys_of(DOCUMENT) if key.endswith(".")]
