@@ -91,6 +91,8 @@ def test_the_most_expensive_waste_comes_first_with_evidence_command_and_age() ->
     assert "Scanned 5 h ago or later" in text
     assert "The evidence for $14,600 of the waste is weak" in text
     assert "30 calls, all of them reads, for which AWS bills about $0.02" in text
+    # Rounded as on every page.
+    assert [">$14,600<", ">$5,176<"] == re.findall(r">\$[\d,.]+<", text)[:2]
 
 
 def test_what_could_not_be_read_is_said_with_the_missing_right() -> None:
