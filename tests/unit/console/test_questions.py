@@ -24,8 +24,27 @@ from tests.builders import NOW
 from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
 from tests.unit.console.entrance import token
+from tests.unit.web.test_site import World as LinkWorld
 from tests.unit.worlds.builders import decision
 from tests.unit.worlds.world import APPROVAL_ID, World
+
+
+def test_a_question_has_the_navigation_of_the_console_inside_a_session_alone() -> None:
+    """The holder of a link has no session, and so no way to the other pages."""
+    site = Site()
+    cookies = site.cookies()
+    page = site.ask(f"/questions/{APPROVAL_ID}", cookies=cookies)["body"]
+    of_all = site.ask(cookies=cookies)["body"]
+
+    addresses = re.findall(r'<a href="(/[a-z]*)"', of_all)[:8]
+    assert {"/", "/fleet", "/questions"} < set(addresses)
+    assert addresses == re.findall(r'<a href="(/[a-z]*)"', page)[:8]
+    assert '<a href="/questions" aria-current="true">Questions (2)</a>' in page
+    assert '<a href="/questions" aria-current="page">Questions (2)</a>' in of_all
+    assert 'action="/sign-out"' in page
+    linked = LinkWorld().get().sent
+    assert "<header" not in linked
+    assert 'href="/fleet"' not in linked
 
 
 def test_nothing_is_ticked_and_terminations_stand_apart() -> None:

@@ -321,18 +321,19 @@ def _method_not_allowed(request: Request, _: Mapping[str, str]) -> Response:
 def framed(
     page: Page, view_request: ViewRequest, path: str, token: Callable[[str, Caller], str]
 ) -> Response:
-    """Return a page as HTML, with the header that every page has; a page with `whole` brings its
-    own. The forms in it bear the `token` of their page and session. Raises: ConfigurationError if
-    our key cannot be used; CloudError."""
-    if page.whole is not None:
-        html = page.whole(token(path, view_request.caller))
-        return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
+    """Return a page as HTML, with the header that every page has; a page with `whole` makes the
+    rest itself. The forms in it bear the `token` of their page and session. Raises:
+    ConfigurationError if our key cannot be used; CloudError."""
     values = {
         "frame": _frame(view_request, path),
         "csrf": lambda form_path: token(form_path, view_request.caller),
         "zone": view_request.caller.zone,
         "now": view_request.now,
     }
+    if page.whole is not None:
+        header = formats.header_html(**values)
+        html = page.whole(token(path, view_request.caller), header)
+        return Response(200, html, {**HEADERS, "Vary": "Accept, Cookie"})
     return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 

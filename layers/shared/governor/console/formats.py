@@ -16,6 +16,7 @@ from governor.console.parts import chosen, csv_parts
 from governor.core.documents import csv_text, plain
 from governor.core.errors import NotFound
 from governor.web.responses import (
+    HEADER,
     HEADERS,
     QUESTIONS,
     SEVERAL,
@@ -26,7 +27,7 @@ from governor.web.responses import (
 )
 
 _FOLDER = Path(__file__).parent / "templates"
-_STYLE = TOKENS + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
+_STYLE = TOKENS + HEADER + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
 _SCRIPTS = {"enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"), "several": SEVERAL}
 TEMPLATES = environment(_STYLE, _FOLDER)
 TEMPLATES.globals["scripts"] = {name: Markup(text) for name, text in _SCRIPTS.items()}  # noqa: S704 - ours
@@ -50,6 +51,13 @@ def html(status: int, template: str, **values: object) -> Response:
     """Return a page of HTML: the template of this file name, such as `fleet.html`, with these
     values. Raises: jinja2.UndefinedError if it names a value that is missing."""
     return answer(status, TEMPLATES.get_template(template).render(**values))
+
+
+def header_html(**values: object) -> Markup:
+    """Return the header of every page of the console, for a page that is no template of it. Raises:
+    jinja2.UndefinedError if the header names a value that is missing."""
+    header = TEMPLATES.get_template("header.html").render(**values)
+    return Markup(header)  # noqa: S704 - escaped by its template
 
 
 def as_json(status: int, document: Mapping[str, object]) -> Response:

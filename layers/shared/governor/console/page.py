@@ -12,6 +12,8 @@ from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
+from markupsafe import Markup
+
 from governor.alerts.store import Deliveries
 from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.approvals.rules.terms import rank_for
@@ -384,6 +386,6 @@ class Page:
     tables: tuple[Table, ...] = field(default=())
     long_lists: tuple[str, ...] = ()
     """Names of lists in `document` that may be too long for one answer, and so come in parts."""
-    whole: Callable[[str], str] | None = None
-    """Makes the page as the link of a message shows it, from the token of its form. If it is set,
-    no template of the console is used."""
+    whole: Callable[[str, Markup], str] | None = None
+    """Makes the page as the link of a message shows it, from the token of its form and the
+    console's header. If it is set, no template of the console is used."""

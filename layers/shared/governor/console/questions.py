@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from markupsafe import Markup
+
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision
@@ -148,9 +150,10 @@ def question(request: ViewRequest) -> Page:
     path = f"/questions/{view.approval.approval_id}"
     environment = request.reader.environment
 
-    def as_page_of_a_link(csrf: str) -> str:
-        """Return the page of the question as HTML, with this token in its forms."""
-        form = Form(visitor, csrf, path, request.what_is_missing, environment, in_console=True)
+    def as_page_of_a_link(csrf: str, header: Markup) -> str:
+        """Return the page of the question as HTML, with this token in its forms, and this
+        header."""
+        form = Form(visitor, csrf, path, request.what_is_missing, environment, header)
         return approval_page(view, form)
 
     return Page(

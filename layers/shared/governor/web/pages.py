@@ -92,16 +92,23 @@ class Visitor:
 @dataclass(frozen=True, slots=True)
 class Form:
     """The part that all pages of links share. Forms are sent to `action`, which is the link itself.
-    With `in_console` the same question is shown in the console, with links to its other pages."""
+    With the console's `header` the same question is shown in the console, with links to its other
+    pages."""
 
     visitor: Visitor
     csrf: str
     action: str
     problem: str | None = None
     environment: str = ""
-    in_console: bool = False
+    header: Markup = Markup()
+    """Empty for the holder of a link, who has no session."""
     refused: str = ""
     """The answer that was refused, as in `problem`; empty if none was."""
+
+    @property
+    def in_console(self) -> bool:
+        """Return whether the page is shown in the console."""
+        return bool(self.header)
 
 
 def _render(template: str, form: Form, **values: object) -> str:
@@ -111,6 +118,7 @@ def _render(template: str, form: Form, **values: object) -> str:
         csrf=form.csrf,
         action=form.action,
         problem=sentence(form.problem or ""),
+        header=form.header,
         in_console=form.in_console,
         refused=form.refused,
         **values,

@@ -22,11 +22,11 @@ from governor.core.units import left, people, span, usd
 from governor.episode.model.plan import STEP_TEXT
 
 FOLDER = Path(__file__).parent / "templates"
-_FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")
-TOKENS, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = (
+_FILES = ("tokens.css", "header.css", "page.css", "questions.css", "follow.js", "questions.js")
+TOKENS, HEADER, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = (
     (FOLDER / name).read_text(encoding="utf-8") for name in _FILES
 )
-_STYLE = TOKENS + _PAGE + QUESTIONS
+_STYLE = TOKENS + HEADER + _PAGE + QUESTIONS
 
 
 def environment(style: str, *folders: Path) -> Environment:
