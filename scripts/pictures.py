@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -21,7 +22,7 @@ from governor.approvals.model.approval import Stage
 from governor.console.views.overview import overview
 from governor.core.catalog import shape_of
 from governor.core.instance import Volume
-from governor.core.line_breaks import steady_page
+from governor.core.line_breaks import ID_TAG, steady_page
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Price
 from governor.episode.rules.plan import draw_plan
@@ -29,7 +30,7 @@ from governor.evidence.model import GpuReadings
 from governor.evidence.rules.history import History
 from governor.evidence.rules.series import evidence_hash, window_before
 from governor.notify.compose import message_of
-from governor.notify.email import email_document
+from governor.notify.email import MAIL_ID_TAG, email_document
 from governor.notify.slack_blocks import slack_blocks
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
@@ -54,6 +55,7 @@ _IDLE_BINS, _SILENT = 80, range(120, 126)
 """Bins of 24 hours in steps of 5 minutes: the newest idle, half an hour without data."""
 _FILLING = "\N{COMBINING GRAPHEME JOINER}"
 """With characters that cannot be printed it fills a mail's preheader."""
+_ID_TAGS = re.compile(rf"(?:{ID_TAG}|{MAIL_ID_TAG})(.*?)</span>")
 _UNSEEN = ("head", "script", "style", "title", "template")
 
 
@@ -78,7 +80,8 @@ class Picture:
     def text(self) -> str:
         """Return what the page says, a line for each piece of text."""
         reader = _Reader()
-        reader.feed(self.html)
+        # An id has a tag of its own, which keeps it on one line, and is no text of its own.
+        reader.feed(_ID_TAGS.sub(r"\1", self.html))
         return "\n".join(reader.lines) + "\n"
 
     @property

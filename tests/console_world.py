@@ -359,3 +359,8 @@ def _response(
 def without_argument_marks(page: str) -> str:
     """The page with its commands as text: each argument stands in a mark of its own."""
     return re.sub(r'<span class="argument">(.*?)</span>', r"\1", page)
+
+
+def without_id_marks(page: str) -> str:
+    """The page as it is sent, with its ids and ARNs as text: each stands in marks of its own."""
+    return re.sub(r'<span class="id">(.*?)</span>', r"\1", page)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from governor.console.cells import name_html
-from governor.core.line_breaks import steady
+from governor.core.line_breaks import steady_page
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of
@@ -19,15 +19,13 @@ def page_html(report: Report) -> str:
     """Return the page. Every text of the report is escaped."""
     style = TOKENS + (_FOLDER / "page.css").read_text(encoding="utf-8")
     templates = environment(style, _FOLDER)
-    templates.filters.update(
-        money=money, iso=iso, printable=printable, name=name_html, steady=steady
-    )
+    templates.filters.update(money=money, iso=iso, printable=printable, name=name_html)
     groups = {
         "Account": groups_of(report.rows, lambda row: row.resource.target.account),
         "Owner": groups_of(report.rows, lambda row: row.owner or "no owner tag"),
         "Kind": groups_of(report.rows, lambda row: row.kind),
     }
-    return templates.get_template("page.html").render(
+    html = templates.get_template("page.html").render(
         report=report,
         headline=headline(report),
         remarks=remarks(report),
@@ -35,3 +33,4 @@ def page_html(report: Report) -> str:
         refusals=[refusal_text(refusal) for refusal in refusals_of(report.unread)],
         own_cost=own_cost(report),
     )
+    return steady_page(html)

@@ -298,3 +298,46 @@ def _overlap(one: Any, other: Any) -> bool:
         one[at] < other[at] + other[size] - 1 and other[at] < one[at] + one[size] - 1
         for at, size in (("x", "width"), ("y", "height"))
     )
+
+
+LINES = """
+(element) => {
+  const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  const lines = new Set();
+  while (texts.nextNode()) {
+    if (!texts.currentNode.data.trim()) continue;
+    const range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    for (const box of range.getClientRects()) lines.add(Math.round(box.bottom / 4));
+  }
+  return lines.size;
+}
+"""
+
+
+@pytest.mark.parametrize("case", ["plain", "console", "silence acts"])
+def test_the_keep_button_takes_two_lines_of_a_small_phone(window: Window, case: str) -> None:
+    """Verb and time on the first, zone and cost on the second."""
+    make, _ = CASES[case]
+    page = window(360)
+    page.set_content(make())
+    keep = page.locator(".answers button:has(.under)").first
+    label, under = keep.inner_text().replace("\xa0", " ").splitlines()
+
+    assert label.startswith("Keep until ")
+    assert under.partition(" (")[0] in ("UTC", "Buenos Aires")
+    assert 2 == keep.evaluate(LINES)
+
+
+@pytest.mark.parametrize("width", [360, 390, 768])
+def test_no_id_breaks_after_its_hyphen(window: Window, width: int) -> None:
+    """In a sentence. In a narrow column, one that is wider than the column has to."""
+    page = window(width)
+    page.set_content(World().get().sent)
+    for folded in page.locator("details").all():
+        folded.evaluate("one => one.open = true")
+    ids = page.locator(":is(p, li) .id").all()
+
+    assert {"us-east-1", "vol-0123456789abcdef0"} <= {one.inner_text() for one in ids}
+    assert [] == [one.inner_text() for one in ids if one.evaluate(LINES) > 1]
+    assert 0 >= page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

@@ -161,11 +161,11 @@ def test_episodes_that_are_not_stored_any_more_are_said() -> None:
     """The instance was idle for long; only its records are gone, or of an earlier start."""
     world = ConsoleWorld()
     world.keep(replace(ROW, episode=None))
-    assert "it has not been idle long enough" in text(world)
+    assert "No question about it is stored." in text(world)
     world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=2))
     page = text(world)
     assert "2 earlier episodes are not shown: from an earlier start, or no longer stored." in page
-    assert "not been idle long enough" not in page
+    assert "No question about it" not in page
     world.keep(ROW)
     assert "Its open episode could not be read." in text(world)
 

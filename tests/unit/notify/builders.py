@@ -131,5 +131,5 @@ class FakeHttps(Https):
 def as_read(page: str) -> str:
     """The HTML of a mail as it reads: with plain spaces, and without the marks that keep an id on
     one line."""
-    unmarked = re.sub(r'<span style="white-space:nowrap">(.*?)</span>', r"\1", page)
+    unmarked = re.sub(r'<span style="display:inline-block;[^"]*">(.*?)</span>', r"\1", page)
     return unmarked.replace("\xa0", " ")

@@ -1,7 +1,10 @@
-"""Where lines may not break: inside times, dates and lengths, such as `Sat 04:02 Berlin`.
+"""Where lines may not break: inside times, dates, lengths and counts, such as `Sat 04:02 Berlin`
+and `2 instances`, and inside ids, ARNs, Regions and ISO dates, which browsers would break after a
+hyphen.
 
-Pages and mails are rendered with plain spaces, and those inside times are replaced as they leave
-the program.
+Pages and mails are rendered with plain text. As they leave the program, spaces inside times become
+spaces that do not break, and each id gets a tag. Its text stays as it is, so that a copied id is
+the id.
 """
 
 from __future__ import annotations
@@ -11,32 +14,64 @@ import re
 _NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 _ZONE = r"[A-Z]\w+(?: [A-Z]\w+)*"
 _TIME = rf"(?:[A-Z][a-z]{{2}} )?(?:[A-Z][a-z]{{2}} \d{{1,2}}, )?\d\d:\d\d(?: {_ZONE})?"
-_WHOLE = (
+_TIMES = (
     rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin
     r"|\b\d+ (?:h|min|days?)\b(?: \d+ min\b)?"  # 6 h 40 min
     r"|\b[A-Z][a-z]{2} \d{1,2}\b"  # Dec 5
+    r"|\b\d[\d,]* instances?\b"
 )
-_IN_TEXT = re.compile(_WHOLE)
-_NO_TEXT = r"<(?P<raw>style|script|title)\b.*?</(?P=raw)>|<[^>]*>"
-_IN_PAGE = re.compile(rf"(?P<kept>{_NO_TEXT})|{_WHOLE}", re.DOTALL)
+_REGION = r"[a-z]{2,4}(?:-[a-z]+)?-(?:north|south|east|west|central)(?:east|west)?-\d{1,2}"
+_ID = r"[a-z]{1,9}-[0-9a-f]{8}(?:[0-9a-f]{9})?"
+_IDS = (
+    r"\barn:aws[\w-]*:[\w:/.@+=-]*\w"
+    r"|(?<![\w-])(?:"
+    rf"\d{{12}}-{_REGION}-{_ID}-\w+-\d+"  # the name of an episode
+    rf"|{_ID}"  # i-0123456789abcdef0
+    rf"|(?:\d{{12}}/)?{_REGION}(?:-[a-z]{{3}}-\d)?[a-z]?"  # 111122223333/us-east-1, us-east-1a
+    r"|\d{4}-\d\d(?:-\d\d)?"  # 2026-11-20
+    r")(?![\w-])"
+)
+_QUOTE = "&#3[49];"
+"""A quotation mark, as pages escape it."""
+_MARKED_ID = rf"(?:[(\[]|{_QUOTE})*(?P<id>{_IDS})(?:[)\],.;:]|{_QUOTE})*"
+"""An id with the marks around it, which would otherwise stand alone at the end of a line."""
+_KEPT = r"<(?P<raw>style|script|title|textarea)\b.*?</(?P=raw)>|<[^>]*>"
+"""Tags, and elements that hold no text of the page."""
+_UNTAGGED = r"<(?P<outer>svg|option)\b.*?</(?P=outer)>"
+"""Elements in which a tag of HTML is not allowed."""
+_TIMES_ONLY = re.compile(rf"(?P<kept>{_KEPT})|{_TIMES}", re.DOTALL)
+_IN_PAGE = re.compile(
+    rf"(?P<untagged>{_UNTAGGED})|(?P<kept>{_KEPT})|{_MARKED_ID}|{_TIMES}", re.DOTALL
+)
+_ARN_PART = re.compile(r"[^:/]+[:/]*")
+ID_TAG = '<span class="id">'
+"""Begins an id on a page, whose style sheet keeps its class on one line."""
 
 
-def steady(text: str) -> str:
-    """Return the text with spaces that do not break in its times, dates and lengths."""
-    return _IN_TEXT.sub(_without_breaks, text)
-
-
-def steady_page(html: str) -> str:
-    """Return a page or a mail, whose times, dates and lengths then do not break. Its tags, styles,
-    scripts and title stay as they are."""
+def steady_page(html: str, id_tag: str = ID_TAG) -> str:
+    """Return a page or a mail whose times, lengths and counts do not break, and in which each id
+    stands between `id_tag` and the end of a span, with the marks around it; so does each part of an
+    ARN. Tags, styles, scripts and the title stay as they are."""
 
     def replaced(found: re.Match[str]) -> str:
-        """Return a tag as it is, and a time without breaks."""
-        return found["kept"] or _without_breaks(found)
+        """Return a tag as it is, an id in its tag, and a time without breaks."""
+        if found["untagged"]:
+            return _TIMES_ONLY.sub(_without_breaks, found[0])
+        if found["id"]:
+            return "".join(f"{id_tag}{part}</span>" for part in _parts(found))
+        return _without_breaks(found)
 
     return _IN_PAGE.sub(replaced, html)
 
 
+def _parts(found: re.Match[str]) -> list[str]:
+    """Return the parts of an id between which a line may break: those of an ARN, which may be
+    longer than a line, begin after its marks. Any other id is one part."""
+    if found["id"].startswith("arn:"):
+        return _ARN_PART.findall(found[0])
+    return [found[0]]
+
+
 def _without_breaks(found: re.Match[str]) -> str:
-    """Return what was found, with spaces that do not break."""
-    return found[0].replace(" ", _NO_BREAK_SPACE)
+    """Return a tag as it is, and a time with spaces that do not break."""
+    return found["kept"] or found[0].replace(" ", _NO_BREAK_SPACE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
-from markupsafe import Markup, escape
 
 from governor.alerts.templates import first_line_of
 from governor.core.errors import (
@@ -37,8 +35,8 @@ from governor.policy.model.contacts import is_address
 _HTML_BYTES = 90_000
 """The longest HTML. Gmail hides everything after 102 KB behind a link."""
 _SUBJECT_CHARACTERS = 150
-_ID = re.compile(r"\b[a-z]{1,6}-[0-9a-f]{17}\b")
-"""An id of AWS, such as `i-0123456789abcdef0`."""
+MAIL_ID_TAG = '<span style="display:inline-block;max-width:100%">'
+"""Begins an id, which then stands on one line where it fits. Few mail programs read classes."""
 
 
 class MailService(Protocol):
@@ -118,17 +116,10 @@ def fitting(message: Message) -> tuple[str, str]:
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
             "note_if_shortened": "" if shown is message else NOTE_IF_SHORTENED,
         }
-        page = steady_page(_template("email.html").render(values))
+        page = steady_page(_template("email.html").render(values), MAIL_ID_TAG)
         if len(page.encode()) <= _HTML_BYTES:
             break
     return _template("email.txt").render(values), page
-
-
-def _whole_ids(text: str) -> Markup:
-    """Return the text as HTML in which no id breaks after its hyphen."""
-    # `Markup` would escape the tags that `sub` puts between its parts.
-    html = _ID.sub(r'<span style="white-space:nowrap">\g<0></span>', str(escape(text)))
-    return Markup(html)  # noqa: S704 - escaped above
 
 
 @cache
@@ -142,5 +133,4 @@ def _template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["whole_ids"] = _whole_ids
     return environment.get_template(name)
