@@ -127,7 +127,7 @@ class Leftovers:
         stopped = self._stopped
         size = sum(self._volumes_gib(region, instance_id) for region, instance_id in stopped)
         text = (
-            f"{plural(len(stopped), 'instance')} that it stopped ({_ids(stopped)}), "
+            f"{plural(len(stopped), 'instance')} that GPU Governor stopped ({_ids(stopped)}), "
             f"{size} GiB; never removed"
         )
         return _leftover(text, stopped, size * Prices().ebs_usd_per_gib_month)
@@ -187,7 +187,7 @@ class Leftovers:
             monthly += usd
             names.append((region, volume.volume_id))
         text = (
-            f"{plural(len(names), 'volume')} of instances that it terminated "
+            f"{plural(len(names), 'volume')} of instances that GPU Governor terminated "
             f"({_ids(names)}), {size} GiB"
         )
         return _leftover(f"{text}; never removed", names, monthly)
@@ -216,7 +216,7 @@ class Leftovers:
         """Return the Elastic IPs as one kind."""
         names = [(region, str(address["PublicIp"])) for region, address in self.left_addresses]
         text = (
-            f"{plural(len(names), 'Elastic IP')} of instances that it stopped or "
+            f"{plural(len(names), 'Elastic IP')} of instances that GPU Governor stopped or "
             f"terminated ({_ids(names)})"
         )
         monthly = len(names) * ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH
@@ -255,8 +255,8 @@ class Leftovers:
 
         names = [(region, snapshot["SnapshotId"]) for region, snapshot in snapshots]
         size = sum(int(snapshot["VolumeSize"]) for _, snapshot in snapshots)
-        until = f", of which the first may go on {printable(min(dates))}" if dates else ""
-        never = f"; {len(why_kept)} of them never removed" if why_kept else ""
+        until = f", the first to be deleted on {printable(min(dates))}" if dates else ""
+        never = f"; {len(why_kept)} of them are never removed" if why_kept else ""
         text = (
             f"{plural(len(names), 'snapshot')} of {size} GiB{until}{never}; only "
             "changed blocks are billed"
@@ -703,11 +703,11 @@ def _why_kept(snapshot: Any, recorded: Collection[str]) -> str | None:
     `None`: a closed episode has recorded it, and its tag still holds a date.
     """
     if snapshot["SnapshotId"] not in recorded:
-        return "no state table has recorded it; delete it yourself if nobody needs it"
+        return "it is in no state table; delete it yourself if nobody needs it"
     try:
         parse_iso(_tag(snapshot, DELETE_AFTER_TAG))
     except ValueError:
-        return f"its tag {DELETE_AFTER_TAG} is no date: somebody wants it"
+        return f"its tag {DELETE_AFTER_TAG} is not a date, so somebody wants to keep it"
     return None
 
 

@@ -22,21 +22,21 @@ from cli.status import Stack, check
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.core.errors import GovernorError
-from governor.core.units import iso, plural, printable
+from governor.core.units import in_utc, iso, parse_iso, plural, printable
 from governor.limits.model.breaker import BreakerState
 from governor.limits.store.breaker import Breakers
 from governor.policy.store import SCHEMA, SCHEMA_KEY
 from governor.table.table import update
 
 _LEFT_OUT: Mapping[str, str] = {
-    "SESSION#": "sign-ins: one that was ended since would be valid again",
+    "SESSION#": "sign-ins: some that have ended since would be valid again",
     "CODE#": "codes of governor open",
-    "OUTBOX#": "messages on their way: they would be sent again",
-    "DIGEST#": "messages on their way: they would be sent again",
-    "LEASE#": "messages on their way: they would be sent again",
-    "FLEET": "what the last sweep saw: the next one sees it anew",
-    "SCAN": "what the last daily scan found: the next one finds it again",
-    "OBSERVATIONS#": "what the last sweep saw: the next one sees it anew",
+    "OUTBOX#": "messages on their way: they would be sent twice",
+    "DIGEST#": "messages on their way: they would be sent twice",
+    "LEASE#": "messages on their way: they would be sent twice",
+    "FLEET": "results of the last sweep: the next one has new ones",
+    "SCAN": "results of the last daily scan: the next one has new ones",
+    "OBSERVATIONS#": "results of the last sweep: the next one has new ones",
 }
 """By the beginning of the partition key, or of the sort key."""
 _HUB = ("BREAKER#hub", "HUB")
@@ -64,14 +64,15 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
     lacking, left_out = _compare(dynamodb, stack, source)
     kinds = Counter(pk.partition("#")[0] for pk, _ in map(_key, lacking))
     numbers = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    since = f", as it was at {source_as_of}" if source_as_of else ""
+    as_of = in_utc(parse_iso(source_as_of)) if source_as_of else ""
+    since = f", as it was on {as_of}" if as_of else ""
     out.say(
         f"{table} lacks {plural(len(lacking), 'item')} of {source}{since}: {numbers or 'none'}",
         lacking=dict(kinds),
         source_as_of=source_as_of,
     )
     for why, number in left_out.items():
-        out.list(f"left out: {number}, {why}", "left_out", {"why": why, "items": number})
+        out.list(f"  {number} left out, {why}", "left_out", {"why": why, "items": number})
     if arguments.dry_run or not lacking:
         out.say("Nothing was written.", written=0)
         return
@@ -79,10 +80,10 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
     _freeze(stack, source)
     written = _put_all(dynamodb, table, lacking)
     out.say(
-        f"Put {plural(written, 'item')} back. Everything is frozen: nothing is asked, "
-        "stopped or terminated for two days, or until an admin ends the freeze in the console.\n"
-        f"The copy lacks what people answered after {source_as_of or 'its time'}. Before you end "
-        "the freeze, look in the audit for keeps and exemptions (docs/lifecycle.md)",
+        f"Restored {plural(written, 'item')}. Everything is frozen: nobody is asked, and nothing "
+        "is stopped or terminated, for two days or until an admin ends the freeze in the "
+        f"console.\nThe copy has no answers from after {as_of or 'its time'}. Before you end the "
+        "freeze, look for later keeps and exemptions in the audit (docs/lifecycle.md).",
         written=written,
         frozen=True,
     )
@@ -110,9 +111,9 @@ def _compare(dynamodb: Any, stack: Stack, source: str) -> tuple[list[Item], Coun
 def _put_all(dynamodb: Any, table: str, lacking: Sequence[Item]) -> int:
     """Put the items back that are lacking still. Return how many were."""
     written = 0
-    with Progress("putting items back") as progress:
+    with Progress("restoring items") as progress:
         for item in lacking:
-            progress.show(f"putting items back: {written} of {len(lacking)}")
+            progress.show(f"restoring items: {written} of {len(lacking)}")
             written += _put(dynamodb, table, item)
     return written
 
@@ -127,7 +128,7 @@ def _check(dynamodb: Any, source: str, table: str) -> str | None:
     """
     if source == table:
         raise CommandError(
-            f"{table} is the state table itself: restore it to a table of another name first"
+            f"{table} is the state table itself: first restore a backup to a table of another name"
         )
     try:
         described = dynamodb.describe_table(TableName=source)["Table"]
@@ -137,7 +138,7 @@ def _check(dynamodb: Any, source: str, table: str) -> str | None:
         ) from None
     keys = [(key["AttributeName"], key["KeyType"]) for key in described["KeySchema"]]
     if keys != [("pk", "HASH"), ("sk", "RANGE")]:
-        raise CommandError(f"{printable(source)} is no state table: its keys are not pk and sk")
+        raise CommandError(f"{printable(source)} is not a state table: its keys are not pk and sk")
     status = described["TableStatus"]
     if status != "ACTIVE":
         raise CommandError(f"{printable(source)} is {status}: wait until it is ACTIVE")
@@ -145,7 +146,7 @@ def _check(dynamodb: Any, source: str, table: str) -> str | None:
     if schema > SCHEMA:
         raise CommandError(
             f"{printable(source)} has items of schema {schema}, and this release reads up "
-            f"to {SCHEMA}: restore it with the release that wrote it"
+            f"to {SCHEMA}: use the release that wrote them"
         )
     restored_to = described.get("RestoreSummary", {}).get("RestoreDateTime")
     return iso(restored_to) if restored_to else None
@@ -185,7 +186,7 @@ def _why_left_out(pk: str, sk: str) -> str | None:
 
 def _confirm(name: str, given: str | None) -> None:
     if given is None and sys.stdin.isatty():
-        given = input(f"Type the name of the stack to put them back into {name}: ").strip()
+        given = input(f"Type the name of the stack, {name}, to restore them: ").strip()
     if given != name:
         raise CommandError(f"nothing was written: confirm with --confirm {name}")
 

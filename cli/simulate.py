@@ -31,7 +31,7 @@ from governor.aws.ec2 import Ec2Instances
 from governor.aws.pricing import AwsPrices
 from governor.core.errors import GovernorError, PolicyError
 from governor.core.instance import Instance, Target
-from governor.core.units import money, printable
+from governor.core.units import plural, printable, usd
 from governor.evidence.model import Window
 from governor.policy.document import PolicyBook, parse_policy
 from governor.policy.model.policy import Policy
@@ -51,15 +51,16 @@ from simulation.wish import Wish, wish_of, wishes_of
 _DAYS = 14
 _DAYS_TO_CHOOSE_BY = 56
 _WRONG_AT_MOST = 0.05
+_CENT = Decimal("0.01")
 _INTERRUPTED = 130
 """The exit status that shells use: 128 and the signal's number."""
 _ACCOUNT_NOTE = (
-    "Instances that run now, as EC2 describes them now; what was terminated "
-    "or is stopped today is not in it."
+    "Only instances that run now are included, as EC2 describes them now; stopped and "
+    "terminated ones are not."
 )
 _TRACE_NOTES = (
-    "Traces hold GPU utilization, and some GPU memory. Required CPU and network readings "
-    "are waived, and USD are unknown unless prices.usd_per_hour names the type "
+    "Traces hold GPU utilization, and some hold GPU memory. CPU and network readings are not "
+    "required here. Amounts are unknown unless prices.usd_per_hour names the type "
     "(trace-8-gpu for 8 GPUs).",
 )
 
@@ -71,7 +72,7 @@ NamedBook = tuple[str, PolicyBook]
 def run(arguments: argparse.Namespace) -> int:
     """Read, replay and report. Return 0 when that could be done, whatever came of it."""
     if arguments.traces and (arguments.days or arguments.region):
-        raise CommandError("--traces are replayed whole: leave out --days and --region")
+        raise CommandError("--traces replays whole files: leave out --days and --region")
     _check_recommend(arguments)
     books = _books(arguments)
     try:
@@ -79,7 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
-        print("\ninterrupted; what was read is kept, run it again to go on", file=sys.stderr)
+        print(
+            "\nInterrupted. What was read is kept: run the command again to continue.",
+            file=sys.stderr,
+        )
         return _INTERRUPTED
     if arguments.out is None:
         print(text)
@@ -91,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_recommend(arguments: argparse.Namespace) -> None:
     if not arguments.recommend:
         if arguments.by or arguments.wrong_at_most is not None:
-            raise CommandError("--by and --wrong-at-most go with --recommend")
+            raise CommandError("--by and --wrong-at-most need --recommend")
     elif arguments.policy and len(arguments.policy) > 1:
         raise CommandError("--recommend starts from one policy: give --policy once")
     elif arguments.format == "html":
@@ -336,35 +340,40 @@ def _check_surveys(
     count = _subject_count(surveys)
     if not count:
         raise CommandError(
-            f"no running instance carries the tag {fetch.wish.selector}: give --region, "
-            "or sign in elsewhere"
+            f"no running instance has the tag {fetch.wish.selector}: give --region, or use "
+            "credentials of another account"
         )
     most_usd = sum((survey.most_usd for survey in surveys), Decimal(0))
     most_metrics = sum(survey.most_metrics for survey in surveys)
     print(
-        f"instances: {count}, days: {days}; at most {most_metrics:,} metrics are requested, "
-        f"{money(most_usd, 4)} USD by list price",
+        f"{plural(count, 'instance')}, {plural(days, 'day')}: at most {most_metrics:,} metrics "
+        f"are requested, which costs {_cost(most_usd)} at list price",
         file=sys.stderr,
     )
     if most_usd > arguments.limit_usd and not arguments.yes:
         raise CommandError(
-            f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or "
-            "give fewer --days"
+            f"this may cost more than {usd(arguments.limit_usd)}: agree with --yes, or give "
+            "fewer --days"
         )
+
+
+def _cost(most_usd: Decimal) -> str:
+    """Return an amount as text, also one of less than a cent."""
+    return "less than $0.01" if 0 < most_usd < _CENT else usd(most_usd)
 
 
 def _account_notes(
     hours: Window, surveys: Sequence[Survey], recordings: Sequence[Recording]
 ) -> list[str]:
     """Return what a reader must know about the period and the silent instances."""
-    period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
+    period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, without the last day)"
     notes = [f"{period}. {_ACCOUNT_NOTE}"]
     silent_count = sum(recording.is_silent for recording in recordings)
     if silent_count:
         notes.append(
-            f"No readings of GPUs for {silent_count} of {_subject_count(surveys)} instances in "
-            "this period: nothing is known of them, and nothing would have been asked. "
-            "`governor doctor` says whether agents publish now."
+            f"{silent_count} of {_subject_count(surveys)} instances published no GPU metrics in "
+            "this period, so nobody would have been asked about them. `governor doctor` says "
+            "whether agents publish now."
         )
     return notes
 
@@ -395,7 +404,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path} could not be written: {error}") from None
-    print(f"written to {path}", file=sys.stderr)
+    print(f"Written to {path}.", file=sys.stderr)
 
 
 def default_cache() -> Path:

@@ -222,7 +222,7 @@ def _show(stack: Stack, inventory: _Inventory, out: Output, *, is_there: bool) -
         _show_stack(stack, inventory, out)
     else:
         out.say(
-            f"There is no stack {stack.name} in {stack.session.region_name}. Left of it:",
+            f"There is no stack {stack.name} in {stack.session.region_name}. It left behind:",
             stack=None,
         )
     has_lines = False
@@ -231,8 +231,7 @@ def _show(stack: Stack, inventory: _Inventory, out: Output, *, is_there: bool) -
             has_lines = True
     if not has_lines:
         out.say(
-            "  nothing. If you expected some: --stack-name, --region and --profile say "
-            "where it was",
+            "  nothing. If you expected something, check --stack-name, --region and --profile.",
             usd_a_month="0",
         )
         return
@@ -240,8 +239,8 @@ def _show(stack: Stack, inventory: _Inventory, out: Output, *, is_there: bool) -
     total = sum(costs, Decimal())
     at_most = max(total, _CENT) if total else total
     out.say(
-        f"Together at most {usd(at_most)} a month, by AWS's list prices in us-east-1. "
-        "What to remove, and in which order: docs/lifecycle.md",
+        f"Together at most {usd(at_most)} a month at AWS's list prices in us-east-1. "
+        "docs/lifecycle.md says what to remove, and in which order.",
         usd_a_month=str(round(total, 4)),
     )
 
@@ -253,7 +252,7 @@ def _show_stack(stack: Stack, inventory: _Inventory, out: Output) -> None:
         stack=stack.name,
     )
     if not _show_kind("workflows", inventory, out):
-        out.say("  no workflow runs")
+        out.say("  no workflow is running")
     out.say(f"  {_elsewhere(stack)}")
     types = [resource_type for resource_type, _, _ in stack.resources]
     out.say(f"Deleting it removes {_count_text(types)}, and leaves:")
@@ -270,7 +269,7 @@ def _show_kind(kind: str, inventory: _Inventory, out: Output) -> bool:
     label = f"  {kind:<{_WIDTH}}"
     why = inventory.unread.get(kind)
     if why is not None:
-        out.list(f"{label}  not readable: {why}", "unread", {"kind": kind, "why": why})
+        out.list(f"{label}  could not be read: {why}", "unread", {"kind": kind, "why": why})
         return True
     leftover = inventory.leftovers.get(kind)
     if leftover is None:
@@ -297,10 +296,13 @@ def _elsewhere(stack: Stack) -> str:
         names = ", ".join(str(target) for target in targets)
     except (CommandError, GovernorError, BotoCoreError, ClientError) as error:
         return (
-            "its policy could not be read, so note its targets yourself: "
+            "Its policy could not be read, so write down its targets yourself: "
             f"{printable(aws.reason(error))}"
         )
-    return f"its policy targets {names}: give each Region as --region, each account by --profile"
+    return (
+        f"Its policy targets {names}. Pass each Region with --region, and repeat this for each "
+        "account with its --profile."
+    )
 
 
 # removal
@@ -317,12 +319,12 @@ def _check(
     needed_by_stack = [kind for kind in wanted if kind not in _WITHOUT_STACK]
     if is_there and needed_by_stack:
         raise CommandError(
-            f"the stack {stack.name} is there, and needs or would make again: "
+            f"the stack {stack.name} still exists, and needs or would recreate "
             f"{', '.join(needed_by_stack)}. "
             f"Delete it first (aws cloudformation delete-stack --stack-name {stack.name})"
         )
     if not is_there and "workflows" in wanted:
-        raise CommandError("workflows have ended with the stack")
+        raise CommandError("there are no workflows: they ended with the stack")
     for kind in wanted:
         why = inventory.unread.get(kind)
         if why is not None:
@@ -347,7 +349,7 @@ def _check_key(wanted: list[str], inventory: _Inventory, left: Leftovers) -> Non
         needing.append("audit")
     if needing:
         raise CommandError(
-            f"without the key nobody can read {', '.join(needing)}: remove that, too, or "
+            f"without the key, nobody can read {', '.join(needing)}: remove that, too, or "
             "keep the key"
         )
 
@@ -359,7 +361,7 @@ def _confirm(name: str, typed: str | None, wanted: list[str]) -> None:
         CommandError: it is another name, or nobody can be asked.
     """
     if typed is None and sys.stdin.isatty():
-        print(f"Removes {', '.join(wanted)} of {name}.", file=sys.stderr)
+        print(f"This removes {', '.join(wanted)} of the stack {name}.", file=sys.stderr)
         typed = input("Type the name of the stack: ").strip()
     if typed != name:
         raise CommandError(f"nothing was removed: confirm with --confirm {name}")
@@ -372,7 +374,7 @@ def _remove(leftovers: Mapping[str, Leftover], wanted: list[str], out: Output) -
     is_something_kept = False
     for kind in wanted:
         if kind == "key" and is_something_kept:
-            out.say("kept the key: what was kept may need it")
+            out.say("kept the key: something else that was kept may need it")
             continue
         leftover = leftovers.get(kind)
         if leftover is None or leftover.remove is None:
@@ -391,4 +393,4 @@ def _say_what_the_table_knew(
     """Name what stays, for nothing else will know it once the state table is gone."""
     for kind in (*_NEVER, "snapshots"):
         if kind in leftovers and kind not in wanted:
-            out.say(f"only the table knew: {leftovers[kind].text}")
+            out.say(f"note this, as only the table knew it: {leftovers[kind].text}")

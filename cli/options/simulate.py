@@ -19,10 +19,13 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="append",
         type=Path,
         metavar="FILE",
-        help="a YAML file; repeat to compare",
+        help="a policy in YAML; give it more than once to compare policies (default: the stack's)",
     )
     made.add_argument(
-        "--traces", type=Path, metavar="PATH", help="trace files instead of an account"
+        "--traces",
+        type=Path,
+        metavar="PATH",
+        help="replay trace files in place of the metrics of an account",
     )
     made.add_argument(
         "--days",

@@ -107,8 +107,10 @@ def test_from_a_deployed_stack_to_an_empty_account(
     assert [f"us-east-1 {address['PublicIp']}"] == found["addresses"]["names"]
     said = run(capsys)
     assert "1 workflow waiting" in said
-    assert "its policy targets 123456789012/us-east-1" in said
-    assert "is there, and needs" in run(capsys, "--remove", "table", "--confirm", STACK, expected=1)
+    assert "Its policy targets 123456789012/us-east-1" in said
+    assert "still exists, and needs" in run(
+        capsys, "--remove", "table", "--confirm", STACK, expected=1
+    )
     assert "confirm with --confirm gpu-governor" in run(capsys, "--remove", "workflows", expected=1)
     assert "confirm with" in run(capsys, "--remove", "workflows", "--confirm", "other", expected=1)
     assert "pass --remove-audit" in run(capsys, "--remove", "audit", expected=1)
@@ -155,7 +157,10 @@ def test_from_a_deployed_stack_to_an_empty_account(
 
     said = run(capsys, "--remove", ALL, "--confirm", STACK)
     assert "will be deleted in 30 days" in said
-    assert f"only the table knew: 1 instance that it stopped ({stopped})" in said
+    assert (
+        f"note this, as only the table knew it: 1 instance that GPU Governor stopped ({stopped})"
+        in said
+    )
     assert {"snapshots", "audit"} == shown(capsys).keys()
     assert [MARKS[0] in one for one in tags(ec2).values()] == [False, False]
     assert {"Key": "GpuGovernor", "Value": "exempt"} in tags(ec2)[waiting]

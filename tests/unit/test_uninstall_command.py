@@ -82,7 +82,7 @@ def test_what_may_not_be_read_is_said(
     """The rest is shown all the same."""
     code, said = run(capsys)
     assert 1 == code
-    assert "tags       not readable: " in said
+    assert "tags       could not be read: " in said
     assert "may not list buckets" in said
     assert "one table: less than $0.01 a month" in said
     assert "one key: $1.00 a month" in said
@@ -94,11 +94,10 @@ def test_what_may_not_be_read_is_said(
     [
         (
             None,
-            "  nothing. If you expected some: --stack-name, --region and --profile say "
-            "where it was",
+            "  nothing. If you expected something, check --stack-name, --region and --profile.",
         ),
-        ("0.001", "Together at most $0.01 a month, by AWS's list prices in us-east-1."),
-        ("0", "Together at most $0.00 a month, by AWS's list prices in us-east-1."),
+        ("0.001", "Together at most $0.01 a month at AWS's list prices in us-east-1."),
+        ("0", "Together at most $0.00 a month at AWS's list prices in us-east-1."),
     ],
 )
 def test_the_sum_agrees_with_its_lines(
@@ -121,14 +120,14 @@ def test_the_sum_agrees_with_its_lines(
     ("given", "why"),
     [
         (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),
-        (["--remove", "key"], "without the key nobody can read table, audit: remove"),
-        (["--remove", "key,table"], "without the key nobody can read audit: remove"),
+        (["--remove", "key"], "without the key, nobody can read table, audit: remove"),
+        (["--remove", "key,table"], "without the key, nobody can read audit: remove"),
         (
             ["--remove", "workflow"],
             "'workflow' is none of workflows, tags, alarms, schedules, logs, table",
         ),
         (["--remove", "workflow"], "; did you mean workflows?"),
-        (["--remove", "workflows"], "workflows have ended with the stack"),
+        (["--remove", "workflows"], "there are no workflows: they ended with the stack"),
         (["--remove", "instances"], "'instances' is none of workflows, tags"),
         (["--remove", "snapshots"], "pass --remove-snapshots"),
     ],
@@ -201,7 +200,7 @@ def test_the_key_stays_where_something_could_not_go(
     """Objects under Object Lock may need it."""
     code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
     assert (1, ["table", "audit"]) == (code, removed)
-    assert "kept the key: what was kept may need it" in said
+    assert "kept the key: something else that was kept may need it" in said
 
 
 def test_a_stack_of_another_product_is_left_alone(
@@ -277,14 +276,15 @@ def test_a_tag_alone_removes_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> Non
     found = left.snapshots()
     assert found
     assert (
-        "4 snapshots of 400 GiB, of which the first may go on 2027-01-31; 3 of them never removed"
+        "4 snapshots of 400 GiB, the first to be deleted on 2027-01-31; 3 of them are never removed"
         in found.text
     )
     assert removal(left) == [
         "deleted snapshot snap-ours in us-east-1",
-        "kept snapshot snap-wanted in us-east-1: its tag DeleteAfter is no date: somebody wants it",
+        "kept snapshot snap-wanted in us-east-1: its tag DeleteAfter is not a date, so somebody "
+        "wants to keep it",
         *(
-            f"kept snapshot {one} in us-east-1: no state table has recorded it; delete it "
+            f"kept snapshot {one} in us-east-1: it is in no state table; delete it "
             "yourself if nobody "
             "needs it"
             for one in ("snap-backup", "snap-member")
@@ -387,7 +387,7 @@ def test_volumes_of_terminated_instances_are_listed_with_their_price(
     assert ["us-east-1 vol-2", "us-east-1 vol-3"] == found.names
     assert Decimal("12.5") + 65 + 4 == found.usd_a_month
     assert (
-        "2 volumes of instances that it terminated (vol-2, vol-3), 150 GiB; never removed"
+        "2 volumes of instances that GPU Governor terminated (vol-2, vol-3), 150 GiB; never removed"
         == found.text
     )
     assert found.remove is None

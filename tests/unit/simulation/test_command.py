@@ -89,7 +89,7 @@ def test_an_account_s_past_is_replayed(
     code, out, err = run(capsys, "--days", "1", "--policy", str(policy), "--format", "json")
 
     assert 0 == code, err
-    assert "instances: 1, days: 1; at most " in err
+    assert "1 instance, 1 day: at most " in err
     (found,) = json.loads(out)["policies"]
     assert ("mine", {"ann": 1}, 1, 1) == (
         found["name"],
@@ -135,7 +135,7 @@ def test_an_account_without_gpu_instances_is_told_so(
     policy.write_text("selector: {tag_key: Purpose, tag_value: Other}\n")
     code, _, err = run(capsys, "--policy", str(policy))
     assert account
-    assert (1, True) == (code, "no running instance carries the tag Purpose=Other" in err)
+    assert (1, True) == (code, "no running instance has the tag Purpose=Other" in err)
 
 
 def test_an_interruption_is_no_traceback(
@@ -154,7 +154,7 @@ def test_an_interruption_is_no_traceback(
     monkeypatch.setattr(Counter, "show", interrupt)
     code, _, err = run(capsys, "--days", "1", "--policy", str(policy))
     assert account
-    assert (130, True) == (code, "run it again to go on" in err)
+    assert (130, True) == (code, "run the command again to continue" in err)
 
 
 def test_options_of_an_account_do_not_go_with_traces(
@@ -163,7 +163,7 @@ def test_options_of_an_account_do_not_go_with_traces(
     """Rather refused than ignored."""
     for option in (("--days", "3"), ("--region", REGION)):
         code, _, err = run(capsys, "--traces", str(traces), *option)
-        assert (1, True) == (code, "replayed whole" in err)
+        assert (1, True) == (code, "replays whole files" in err)
 
 
 def test_traces_are_replayed_under_the_defaults(
@@ -174,7 +174,7 @@ def test_traces_are_replayed_under_the_defaults(
     assert (0, "") == (code, err)
     lines = {line[:38].strip(): line[38:].split() for line in out.splitlines()}
     assert ["1"] == lines["stops"]
-    assert "Traces hold GPU utilization, and some GPU memory" in out
+    assert "Traces hold GPU utilization, and some hold GPU memory" in out
 
 
 def test_policies_are_told_apart_by_their_files(
@@ -249,7 +249,7 @@ def test_instances_without_readings_are_counted(
     policy.write_text("selector: {tag_key: Purpose, tag_value: Silent}\n")
     code, out, _ = run(capsys, "--days", "1", "--policy", str(policy))
     assert account
-    assert (0, True) == (code, "No readings of GPUs for 2 of 2 instances in this period" in out)
+    assert (0, True) == (code, "2 of 2 instances published no GPU metrics in this period" in out)
 
 
 def test_a_report_goes_into_a_file(
@@ -258,7 +258,7 @@ def test_a_report_goes_into_a_file(
     """Standard output stays empty."""
     file = tmp_path / "report.json"
     code, out, err = run(capsys, "--traces", str(traces), "--format", "json", "--out", str(file))
-    assert (0, "", f"written to {file}\n") == (code, out, err)
+    assert (0, "", f"Written to {file}.\n") == (code, out, err)
     assert ["defaults"] == [policy["name"] for policy in json.loads(file.read_text())["policies"]]
 
 

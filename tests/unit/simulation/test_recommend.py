@@ -554,8 +554,8 @@ def test_the_command_prints_the_choice_and_the_policy(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--by", "project"], "--by and --wrong-at-most go with --recommend"),
-        (["--wrong-at-most", "5"], "--by and --wrong-at-most go with --recommend"),
+        (["--by", "project"], "--by and --wrong-at-most need --recommend"),
+        (["--wrong-at-most", "5"], "--by and --wrong-at-most need --recommend"),
         (["--recommend", "--format", "html"], "leave out --format html"),
         (["--recommend", "--by", "owner"], "give project, or tag:KEY"),
         (["--recommend", "--policy", "a.yaml", "--policy", "b.yaml"], "give --policy once"),
