@@ -29,7 +29,7 @@ _RELATIVE = Decimal("0.02")
 
 
 def credentials(world: World) -> Finding:
-    """The stack is for commercial Regions: elsewhere events cross no Regions, and prices differ.
+    """The account is in a commercial Region; in China and GovCloud, events and prices differ.
 
     Source: docs/events.md; Price List API.
     """
@@ -43,7 +43,8 @@ def credentials(world: World) -> Finding:
 
 
 def clock(world: World) -> Finding:
-    """This machine's clock is right to a minute: AWS refuses signatures that are 5 minutes off.
+    """This machine's clock is right to within a minute; AWS refuses signatures that are 5 minutes
+    off.
 
     Source: Signature Version 4. Functions use AWS's clock; this one signs, and tells ages of
     metrics.
@@ -75,8 +76,7 @@ def regions(world: World) -> Finding:
 
 
 def lambda_concurrency(world: World) -> Finding:
-    """Lambda may run 100 functions at a time here: sweeps, warnings and answers must not wait for
-    each other.
+    """Lambda may run 100 functions at once, so that warnings and answers do not wait for sweeps.
 
     Source: memory: new accounts begin with 10. ReservedConcurrency takes from the same number, of
     which Lambda keeps 100 unreserved.
@@ -91,7 +91,7 @@ def lambda_concurrency(world: World) -> Finding:
 
 
 def metric_quota(world: World) -> Finding:
-    """CloudWatch takes 50 GetMetricData calls a second: a large fleet is read 8 calls at a time.
+    """CloudWatch accepts 50 GetMetricData calls a second; a large fleet is read 8 calls at a time.
 
     Source: CloudWatch quotas: 500; older articles say 50.
     """
@@ -117,8 +117,8 @@ def _rate_of_get_metric_data(world: World) -> float | None:
 
 
 def missing_metric(world: World) -> Finding:
-    """GetMetricData answers a metric that never existed with no values and Complete, not with an
-    error.
+    """GetMetricData returns no values and no error for a metric that never existed, with status
+    Complete.
 
     Source: CloudWatch API, GetMetricData; silence must look like silence. The call costs $0.00001.
     """
@@ -147,7 +147,7 @@ def missing_metric(world: World) -> Finding:
 
 
 def organization(world: World) -> Finding:
-    """The account's organization is the one that the stack lets send events (OrganizationId).
+    """The account's organization is the one whose members may send events (OrganizationId).
 
     Source: Organizations API, DescribeOrganization: every member account may ask.
     """
@@ -177,8 +177,8 @@ def _organization_id(world: World) -> str | None:
 
 
 def units(world: World) -> Finding:
-    """AWS Organizations lists the accounts of targets.units, and their state: suspended ones are
-    left out.
+    """AWS Organizations lists the accounts of targets.units with their state, so that suspended
+    ones are left out.
 
     Source: Organizations API; only the management account and a delegated administrator may ask.
     """
@@ -214,7 +214,7 @@ def _has_state(account: Any) -> bool:
 
 
 def list_prices(world: World) -> Finding:
-    """The shipped list prices are those of AWS (us-east-1, Linux, shared tenancy), to 2%.
+    """The shipped list prices differ from AWS's by at most 2% (us-east-1, Linux, shared tenancy).
 
     Source: layers/shared/governor/core/README.md; that these filters leave one price is from other
     projects.
@@ -250,8 +250,8 @@ def _price(world: World, instance_type: str) -> Decimal | None:
 
 
 def instance_shapes(world: World) -> Finding:
-    """EC2 gives the types the number of GPUs that the shipped catalog has: all of them must be
-    idle.
+    """EC2 gives each type as many GPUs as the shipped catalog; an instance is idle only if all of
+    them are.
 
     Source: a copy of DescribeInstanceTypes: fractional types have Count 0 and LogicalGpuCount.
     """
@@ -289,7 +289,8 @@ def _gpu_count(gpus: Any) -> int:
 
 
 def spot_prices(world: World) -> Finding:
-    """DescribeSpotPriceHistory with start and end now gives the price in force, as a decimal text.
+    """DescribeSpotPriceHistory, with now as start and end, returns the current price as decimal
+    text.
 
     Source: EC2 API, DescribeSpotPriceHistory; what the saving of a Spot instance is computed from.
     """
@@ -313,8 +314,8 @@ def spot_prices(world: World) -> Finding:
 
 
 def sessions(world: World) -> Finding:
-    """Systems Manager lists open sessions with target and start: a person at work keeps an
-    instance.
+    """Systems Manager lists open sessions with target and start, so that an instance is kept while
+    somebody works on it.
 
     Source: Systems Manager API; it gives no time of the last key, so old sessions do not count.
     """
@@ -331,7 +332,7 @@ def sessions(world: World) -> Finding:
 
 
 def mail(world: World) -> Finding:
-    """SES sends to anybody and knows the sender of personal links (EmailSender).
+    """SES sends to any address, and knows the sender of personal links (EmailSender).
 
     Source: SES documentation, from memory: in the sandbox SES sends to verified addresses only.
     """
@@ -365,7 +366,7 @@ def _is_verified(world: World, identity: str) -> bool:
 
 
 def trail(world: World) -> Finding:
-    """A trail records writes to S3 objects, so that who changed the policy is known.
+    """A trail records writes to S3 objects, which shows who changed the policy.
 
     Source: memory: EventBridge gets `AWS API Call via CloudTrail` only where a trail logs it.
     """

@@ -134,7 +134,7 @@ def drift(world: World) -> Finding:
 
 
 def buckets(world: World) -> Finding:
-    """The buckets of policy and audit keep versions; S3 locks the audit as the parameters say.
+    """The buckets of policy and audit keep versions, and S3 locks the audit as the parameters say.
 
     Source: S3 User Guide; Object Lock cannot be turned off again.
     """
@@ -314,7 +314,7 @@ def mappings(world: World) -> Finding:
 
 
 def subscriptions(world: World) -> Finding:
-    """Somebody has confirmed a subscription: SNS accepts alerts even if nobody gets them.
+    """Somebody has confirmed a subscription; SNS accepts alerts even if nobody gets them.
 
     Source: SNS Developer Guide; the address gets a mail with a link, once.
     """
@@ -373,7 +373,8 @@ def alarm_actions(world: World) -> Finding:
 
 
 def event_delivery(world: World) -> Finding:
-    """EventBridge reaches functions and encrypted queues: nothing failed in a week.
+    """EventBridge reaches the functions and the encrypted queues: no delivery failed in the last 7
+    days.
 
     Source: memory: the metric FailedInvocations exists only where something failed.
     """
@@ -426,7 +427,8 @@ def _dimensions_of_rule(physical_id: str) -> list[dict[str, str]]:
 
 
 def session_names(world: World) -> Finding:
-    """CloudTrail shows which function made a call: a Lambda role's session has the function's name.
+    """CloudTrail shows which function made a call: the session of a Lambda role has the function's
+    name.
 
     Source: memory; CloudTrail shows calls about 15 minutes later.
     """
@@ -462,7 +464,7 @@ def _issuers(events: list[dict[str, str]]) -> Iterator[str]:
 
 
 def checkpoint_document(world: World) -> Finding:
-    """The SSM document of the checkpoint hook is there, and selected instances can be sent it.
+    """The SSM document of the checkpoint hook exists, and can be sent to selected instances.
 
     Source: docs/interruptions.md: it is sent within the two minutes of a warning.
     """
@@ -498,7 +500,8 @@ def _online(world: World, instance_ids: Sequence[str]) -> set[str]:
 
 
 def link_keys(world: World) -> Finding:
-    """Secrets Manager has rotated the keys of links: the first rotation comes with the stack.
+    """Secrets Manager has rotated the keys that sign links; the first rotation comes with the
+    stack.
 
     Source: LinkKeyRotation of template.yaml.
     """
@@ -511,7 +514,7 @@ def link_keys(world: World) -> Finding:
 
 
 def reserved_concurrency(world: World) -> Finding:
-    """Lambda reserves for put_away what ReservedConcurrency says.
+    """Lambda reserves as many executions for put_away as ReservedConcurrency says.
 
     Source: Lambda API, GetFunctionConcurrency.
     """

@@ -61,7 +61,7 @@ def dry_runs(world: World) -> Finding:
 
 
 def unknown_instance(world: World) -> Finding:
-    """EC2 says InvalidInstanceID.NotFound of an instance that is gone, also in a dry run.
+    """EC2 answers InvalidInstanceID.NotFound for an instance that is gone, also in a dry run.
 
     Source: EC2 User Guide: terminated instances are visible for about an hour.
     """
@@ -77,8 +77,8 @@ def unknown_instance(world: World) -> Finding:
 
 
 def managed_instances(world: World) -> Finding:
-    """DescribeInstances takes IncludeManagedResources: without it EC2 hides instances of other
-    services.
+    """DescribeInstances accepts IncludeManagedResources; without it, EC2 hides instances that other
+    services run.
 
     Source: EC2 User Guide, managed instances; hidden ones cost all the same.
     """
@@ -155,7 +155,7 @@ def _dimensions(metric: Any) -> dict[str, str]:
 
 
 def gpu_metric_delay(world: World) -> Finding:
-    """GPU metrics are in CloudWatch lag_seconds after their period: newer ones are ignored.
+    """GPU metrics are in CloudWatch metrics.lag_seconds after their period; newer ones are ignored.
 
     Source: memory: the agent buffers for up to 2 minutes.
     """
@@ -173,7 +173,8 @@ def gpu_metric_delay(world: World) -> Finding:
 
 
 def ec2_metric_delay(world: World) -> Finding:
-    """EC2's own metrics arrive lag_seconds after their 5 minutes: CPU and network can veto.
+    """EC2's CPU and network metrics arrive within metrics.lag_seconds after their 5 minutes, so
+    that they can show work.
 
     Source: memory: basic monitoring publishes every 5 minutes.
     """
@@ -255,8 +256,8 @@ def _newest(world: World, series: Sequence[Any], period: int) -> list[datetime]:
 
 
 def gpu_power(world: World) -> Finding:
-    """EC2 publishes GPUPowerUtilization by InstanceId, alone or with GpuId: evidence where no agent
-    runs.
+    """EC2 publishes GPUPowerUtilization by InstanceId, alone or with GpuId, which is evidence where
+    no agent runs.
 
     Source: EC2 User Guide; AWS names neither the families that have it nor all dimensions.
     """
@@ -323,7 +324,7 @@ def snapshot_keys(world: World) -> Finding:
 
 
 def volume_keys(world: World) -> Finding:
-    """The keys of encrypted volumes are enabled: with a disabled key, an instance cannot start.
+    """The KMS keys of encrypted volumes are enabled; with a disabled key, an instance cannot start.
 
     Source: EBS User Guide: a running instance does not notice, the next attach fails.
     """
@@ -367,8 +368,8 @@ def _is_encrypted_by_a_key(volume: Any) -> bool:
 
 
 def group_tags(world: World) -> Finding:
-    """Instances of an Auto Scaling group carry aws:autoscaling:groupName, by which they are left
-    alone.
+    """Instances of an Auto Scaling group have the tag aws:autoscaling:groupName, by which they are
+    left alone.
 
     Source: EC2 Auto Scaling User Guide: a stopped member would be replaced.
     """
@@ -405,8 +406,8 @@ def _groups(world: World) -> dict[str, str]:
 
 
 def spot_requests(world: World) -> Finding:
-    """A Spot instance names its request, and EC2 says whether that is persistent: else it comes
-    back.
+    """A Spot instance names its request, and EC2 says whether that is persistent, which starts the
+    instance again.
 
     Source: EC2 API; a persistent request is canceled before its instance is terminated.
     """
@@ -434,7 +435,7 @@ def spot_requests(world: World) -> Finding:
 
 
 def lifecycles(world: World) -> Finding:
-    """EC2 uses only the lifecycles that the product knows: nothing is ever planned for others.
+    """EC2 uses only lifecycles that GPU Governor knows; it plans nothing for instances with others.
 
     Source: EC2 API, InstanceLifecycle.
     """

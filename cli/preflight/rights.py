@@ -207,7 +207,7 @@ def stop_by_tag(world: World) -> Finding:
 
 
 def no_right_of_its_own(world: World) -> Finding:
-    """put_away itself may not stop, terminate or cancel: it assumes another role for each call.
+    """put_away itself may not stop, terminate or cancel; it must assume another role for each call.
 
     Source: Service Authorization Reference of EC2; PutAwayAccess of template.yaml.
     """
@@ -249,7 +249,7 @@ def leading_keys(world: World) -> Finding:
 
 
 def command_by_tag(world: World) -> Finding:
-    """SendCommand knows the tags of instances by a key of its own, ssm:resourceTag.
+    """SendCommand checks the tags of instances by a condition key of its own, ssm:resourceTag.
 
     Source: memory; CheckpointAccess of template.yaml.
     """
@@ -257,7 +257,8 @@ def command_by_tag(world: World) -> Finding:
 
 
 def bound_namespace(world: World) -> Finding:
-    """A policy variable binds a namespace to one instance: no other may use GPU/EC2/${aws:userid}.
+    """A policy variable binds a namespace to one instance: no other may publish to
+    GPU/EC2/${aws:userid}.
 
     Source: derived from the IAM User Guide on policy variables; metrics.bound_namespaces rests on
     it.
