@@ -117,7 +117,9 @@ def look(check: Check, world: World) -> Finding:
     It never fails: a check that cannot be made is `unknown`, with what to do about that.
     """
     if world.clock() - world.now > LONGEST:
-        return unknown("not begun: 15 minutes are over", f"governor preflight --only {check.name}")
+        return unknown(
+            "not started: the 15 minutes are over", f"governor preflight --only {check.name}"
+        )
     try:
         # Reading them raises NothingToSee where there are none.
         if check.needs is Needs.STACK:

@@ -98,7 +98,8 @@ def metric_quota(world: World) -> Finding:
     rate = _rate_of_get_metric_data(world)
     if rate is None:
         return unknown(
-            "Service Quotas lists no rate of GetMetricData", "look there by hand (CloudWatch)"
+            "Service Quotas lists no rate of GetMetricData",
+            "look it up there yourself (CloudWatch)",
         )
     seen = f"{rate:g} calls a second"
     if rate >= _LEAST_READS_A_SECOND:
@@ -184,7 +185,9 @@ def units(world: World) -> Finding:
     """
     named = world.policy.targets.units
     if not named:
-        raise NothingToSee("the policy names no targets.units", "nothing, if you name accounts")
+        raise NothingToSee(
+            "the policy names no targets.units", "nothing to do if you name accounts"
+        )
     count = 0
     for unit in named:
         try:
@@ -305,7 +308,8 @@ def spot_prices(world: World) -> Finding:
     prices = [Decimal(record["SpotPrice"]) for record in answer["SpotPriceHistory"]]
     if not prices:
         return unknown(
-            f"EC2 knows no Spot price of {name} here", "nothing, if you run no Spot of it"
+            f"EC2 knows no Spot price of {name} here",
+            "nothing to do if you run no Spot instances of this type",
         )
     lowest = min(prices)
     if lowest > 0:
@@ -327,7 +331,7 @@ def sessions(world: World) -> Finding:
         return confirmed(f"{len(open_sessions)} open, each with target and start")
     return refuted(
         f"fields: {sorted(open_sessions[0])}",
-        "do not count on sessions; use work metrics or exemptions",
+        "do not rely on sessions; use work metrics or exemptions",
     )
 
 
@@ -340,7 +344,7 @@ def mail(world: World) -> Finding:
     account = world.call("ses:GetAccount")
     if not sender:
         raise NothingToSee(
-            "EmailSender is not set: no personal mail is sent", "set it, if people should get it"
+            "EmailSender is not set: no personal mail is sent", "set it if people should get mail"
         )
     if not account.get("SendingEnabled"):
         return refuted("SES sends nothing for this account", "open SES in the console: it says why")

@@ -90,7 +90,7 @@ def role_policies(world: World) -> Finding:
             foreign.append(f"{name} has {policy}")
     if foreign:
         return refuted(
-            "; ".join(foreign), "detach them, then look into CloudTrail for who attached them"
+            "; ".join(foreign), "detach them, and find out in CloudTrail who attached them"
         )
     return confirmed(f"{plural(len(roles), 'role')}, none with a policy from elsewhere")
 
@@ -117,7 +117,7 @@ def drift(world: World) -> Finding:
     command = f"aws cloudformation detect-stack-drift --stack-name {world.stack_name}"
     if status not in ("IN_SYNC", "DRIFTED"):
         return unknown(
-            "drift was never looked for", f"run `{command}`, and this again after a minute"
+            "drift was never detected", f"run `{command}`, and this again after a minute"
         )
     if status == "IN_SYNC":
         return confirmed("IN_SYNC at the last detection")
@@ -246,7 +246,7 @@ def state_machines(world: World) -> Finding:
         if not is_accepted:
             wrong.append(f"{name} ({state}): {', '.join(problems) or verdict}")
     if wrong:
-        return refuted("; ".join(wrong), "report this; deploy the release before")
+        return refuted("; ".join(wrong), "report this, and deploy the previous release")
     return confirmed("; ".join(verdicts))
 
 
@@ -269,8 +269,8 @@ def api_throttles(world: World) -> Finding:
             unthrottled.append(key)
     if unthrottled:
         return refuted(
-            f"without: {', '.join(unthrottled)}",
-            "deploy again; the stage's default counts meanwhile",
+            f"no rate limit: {', '.join(unthrottled)}",
+            "deploy again; until then, the stage's default applies",
         )
     return confirmed(f"{plural(count, 'route')}, each with its own")
 
@@ -288,7 +288,7 @@ def api_signatures(world: World) -> Finding:
     unsigned = sorted(key for key, kind in authorization_by_route.items() if kind != "AWS_IAM")
     if unsigned or not authorization_by_route:
         return refuted(
-            f"without: {', '.join(unsigned) or 'all'}",
+            f"unsigned: {', '.join(unsigned) or 'all'}",
             "deploy again at once; look into CloudTrail",
         )
     return confirmed(f"{plural(len(authorization_by_route), 'route')} by AWS_IAM")
@@ -471,7 +471,8 @@ def checkpoint_document(world: World) -> Finding:
     document = world.parameters.get("CheckpointDocumentName", "")
     if not document:
         raise NothingToSee(
-            "CheckpointDocumentName is not set: no hook runs", "set it, if jobs should save"
+            "CheckpointDocumentName is not set: no hook runs",
+            "set it if jobs should save their work",
         )
     status = world.call("ssm:DescribeDocument", Name=document)["Document"]["Status"]
     if status != "Active":

@@ -30,8 +30,8 @@ _GROUP = "aws:autoscaling:groupName"
 
 
 def dry_runs(world: World) -> Finding:
-    """EC2 answers a dry run with DryRunOperation or with an error that the product tells from
-    others.
+    """EC2 answers a dry run with DryRunOperation or with an error that GPU Governor
+    knows.
 
     Source: EC2 API. Observe rehearses so. Tried with your permissions on one selected instance:
     nothing is done.
@@ -91,7 +91,7 @@ def managed_instances(world: World) -> Finding:
             raise
         return unknown(
             f"EC2 in {world.region} does not know the parameter",
-            "managed instances that EC2 hides there are not seen; look for them in the bill",
+            "GPU Governor cannot see the managed instances there; look for them in the bill",
         )
     after = _running(world)
     missing = (before & after) - everything
@@ -281,7 +281,7 @@ def gpu_power(world: World) -> Finding:
     if not publishing:
         return unknown(
             f"none of {', '.join(silent)} publishes it",
-            "nothing: the product works without; report the families",
+            "nothing to do: GPU Governor works without it; report the families",
         )
     sets = sorted({",".join(sorted(dimensions)) for dimensions in series})
     observed = (
@@ -335,7 +335,7 @@ def volume_keys(world: World) -> Finding:
             keys.add(volume["KmsKeyId"])
     if not keys:
         raise NothingToSee(
-            f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing"
+            f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing to do"
         )
     unusable = []
     for key in sorted(keys):
@@ -376,7 +376,7 @@ def group_tags(world: World) -> Finding:
     groups = _groups(world)
     if not groups:
         raise NothingToSee(
-            "no selected instance is in an Auto Scaling group", "nothing, if you use none"
+            "no selected instance is in an Auto Scaling group", "nothing to do if you use none"
         )
     tagged = {}
     for instance in world.instances:
@@ -416,7 +416,7 @@ def spot_requests(world: World) -> Finding:
         if instance.get("InstanceLifecycle") == Lifecycle.SPOT:
             spot.append(instance)
     if not spot:
-        raise NothingToSee("no selected instance is Spot", "nothing, if you use none")
+        raise NothingToSee("no selected instance is Spot", "nothing to do if you use none")
     named = [instance.get("SpotInstanceRequestId") for instance in spot]
     ids = [request_id for request_id in named if request_id]
     if len(ids) < len(spot):
