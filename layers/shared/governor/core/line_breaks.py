@@ -18,7 +18,7 @@ _TIMES = (
     rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin
     r"|\b\d+ (?:h|min|days?)\b(?: \d+ min\b)?"  # 6 h 40 min
     r"|\b[A-Z][a-z]{2} \d{1,2}\b"  # Dec 5
-    r"|\b\d[\d,]* instances?\b"
+    r"|\b\d[\d,]{0,12} instances?\b"
 )
 _REGION = r"[a-z]{2,4}(?:-[a-z]+)?-(?:north|south|east|west|central)(?:east|west)?-\d{1,2}"
 _ID = r"[a-z]{1,9}-[0-9a-f]{8}(?:[0-9a-f]{9})?"
@@ -33,8 +33,9 @@ _IDS = (
 )
 _QUOTE = "&#3[49];"
 """A quotation mark, as pages escape it."""
-_MARKED_ID = rf"(?:[(\[]|{_QUOTE})*(?P<id>{_IDS})(?:[)\],.;:]|{_QUOTE})*"
-"""An id with the marks around it, which would otherwise stand alone at the end of a line."""
+_MARKED_ID = rf"(?:[(\[]|{_QUOTE}){{0,3}}(?P<id>{_IDS})(?:[)\],.;:]|{_QUOTE}){{0,3}}"
+"""An id with the marks around it, which would otherwise stand alone at the end of a line. More than
+three are not looked at: somebody's tag may hold nothing but brackets."""
 _KEPT = r"<(?P<raw>style|script|title|textarea)\b.*?</(?P=raw)>|<[^>]*>"
 """Tags, and elements that hold no text of the page."""
 _UNTAGGED = r"<(?P<outer>svg|option)\b.*?</(?P=outer)>"
