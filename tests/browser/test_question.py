@@ -4,14 +4,8 @@ told."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import pytest
-
-from local.demo.scene import Scene
-from tests.browser.asked import asked_together, question
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.integration.stage import Stage
@@ -19,42 +13,13 @@ from tests.integration.stage import Stage
 KEEP, MORE = "Keep until", "Keep longer, never ask again, or see every GPU and the numbers"
 MORNING = re.compile(r" \w{3} 09:00 UTC \(\$[\d.]+\)")
 """The next working day, and what the instance costs until then."""
-POLICY = """
-mode: ask
-overrides:
-  - name: terminated
-    match: {tags: {Plan: terminate}}
-    set: {plan: {action: terminate}}
-  - name: by two people
-    match: {tags: {People: two}}
-    set: {approval: {two_people_above_usd_per_hour: 0.5}}
-"""
-TERMINATED = {"Plan": "terminate"}
-INSTANCES: Mapping[str, Mapping[str, Any]] = {
-    "to-stop": {"data_gib": 50},
-    "to-keep": {},
-    "to-keep-to-a-date": {},
-    "to-exempt": {},
-    "to-terminate": {"tags": TERMINATED},
-    "for-two-people": {"tags": {**TERMINATED, "People": "two"}},
-    "for-a-list": {"tags": TERMINATED},
-    "without-scripts": {},
-    "by-keyboard": {},
-}
-"""A test each, by the name of its instance; and what is special about that."""
-
-
-@pytest.fixture(scope="module")
-def stage(scene: Scene) -> Iterator[Stage]:
-    """The stack with the questions of all tests, asked together."""
-    with asked_together(scene, POLICY, INSTANCES) as stage:
-        yield stage
 
 
 def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     """One press stops it; the page becomes the record and follows the steps to the end by
     itself. Question and record are dark where the device is, with contrast enough for axe-core."""
-    instance_id, link = question(stage, "to-stop")
+    instance_id, link = stage.ask(data_gib=50)
+    link = stage.personal(link)
 
     assert 200 == visitor.open(link)
     visitor.assert_at_ease()
@@ -96,7 +61,7 @@ def _assert_picture_is_whole(visitor: Visitor) -> None:
 
 def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> None:
     """The record says until when, in the same words as the choice was made in."""
-    instance_id, link = question(stage, "to-keep")
+    instance_id, link = stage.ask()
     visitor.open(link)
     visitor.unfold()
 
@@ -114,7 +79,7 @@ def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> 
 
 def test_keep_until_a_date_of_ones_own(stage: Stage, new_visitor: NewVisitor) -> None:
     """It goes before the offered times; the picker knows the policy's latest date."""
-    instance_id, link = question(stage, "to-keep-to-a-date")
+    instance_id, link = stage.ask()
     visitor = new_visitor()
     visitor.open(link)
     visitor.unfold()
@@ -133,8 +98,8 @@ def test_keep_until_a_date_of_ones_own(stage: Stage, new_visitor: NewVisitor) ->
 
 def test_exempt_with_a_reason(stage: Stage, visitor: Visitor) -> None:
     """The reason stands on the record, as text, whatever is in it."""
-    instance_id, link = question(stage, "to-exempt")
-    visitor.open(link)
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
     visitor.unfold()
 
     visitor.page.get_by_label("Why").fill("license server <b>of all</b>")
@@ -149,8 +114,9 @@ def test_exempt_with_a_reason(stage: Stage, visitor: Visitor) -> None:
 def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
     """Nothing is sent without the id, another id is refused with words, the right one
     terminates."""
-    instance_id, link = question(stage, "to-terminate")
-    visitor.open(link)
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
     visitor.unfold()
     visitor.assert_at_ease()
     typed = visitor.page.get_by_label("Type the instance id to terminate it")
@@ -175,7 +141,11 @@ def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
 
 def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisitor) -> None:
     """Whoever has said yes has no button left; the other's page names them."""
-    instance_id, link = question(stage, "for-two-people")
+    stage.policy(
+        "mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}\n"
+        "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
+    )
+    instance_id, link = stage.ask()
     alice, bob = new_visitor(), new_visitor("phone")
 
     for person, address in ((alice, "alice@example.com"), (bob, "bob@example.com")):
@@ -198,7 +168,8 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
 
 def test_a_broadcast_link_offers_only_what_it_may(stage: Stage, new_visitor: NewVisitor) -> None:
     """No button for what would be refused; the page says what to use instead."""
-    instance_id, _ = question(stage, "for-a-list")
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, _ = stage.ask()
     visitor = new_visitor()
 
     assert 200 == visitor.open(stage.question(instance_id))
@@ -211,7 +182,7 @@ def test_a_broadcast_link_offers_only_what_it_may(stage: Stage, new_visitor: New
 def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
     """The whole way from the question to the end of the record. The browser itself sends nothing
     before the box is ticked that names what is lost."""
-    instance_id, link = question(stage, "without-scripts")
+    instance_id, link = stage.ask()
     visitor = new_visitor("phone", java_script_enabled=False)
     visitor.open(link)
     visitor.unfold()
@@ -232,11 +203,11 @@ def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
 def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
     """Tab reaches every control in the order of the page, where the focus is can be seen, keys
     decide."""
-    instance_id, link = question(stage, "by-keyboard")
+    instance_id, link = stage.ask()
     # The page lists the messages sent once there are any.
     stage.await_recorded_delivery(instance_id)
     visitor = new_visitor()
-    visitor.open(link)
+    visitor.open(stage.personal(link))
     keyboard, reached = visitor.page.keyboard, list[str]()
 
     for _ in range(20):
@@ -258,7 +229,7 @@ def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
     first = ["Skip to the content", KEEP, "Stop it…", MORE]
     assert [*first, *folded, *rest] == reached
 
-    visitor.open(link)
+    visitor.open(stage.personal(link))
     visitor.page.get_by_text("Stop it…").focus()
     for key in ("Enter", "Tab", "Space", "Tab", "Enter"):
         keyboard.press(key)

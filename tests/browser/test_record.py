@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from local.demo.scene import Scene
-from tests.browser.asked import asked_together, question
 from tests.browser.visitor import Visitor
 from tests.integration.people import decide
 from tests.integration.stage import Stage
 from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in, send_together
 
-POLICY = f"mode: ask\napproval: {AT_ONCE}{PEOPLE}"
-INSTANCES = ("to-undo", "in-a-mail")
-"""A test each, by the name of its instance."""
-
-
-@pytest.fixture(scope="module")
-def stage(scene: Scene) -> Iterator[Stage]:
-    """The stack with these questions, asked together."""
-    with asked_together(scene, POLICY, {name: {} for name in INSTANCES}) as stage:
-        yield stage
-
 
 def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
     """Start it again, confirmed with its cost; a lack of capacity is told in words and can be tried
     again."""
-    instance_id, link = question(stage, "to-undo")
+    instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
     visitor.open(stage.personal(stage.question(instance_id, "outcome")))
@@ -47,23 +30,8 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
     visitor.assert_at_ease()
 
 
-def test_the_mail(stage: Stage, visitor: Visitor) -> None:
-    """Readable in light and dark, and its button leads to the question."""
-    instance_id, _ = question(stage, "in-a-mail")
-    mail = await_mail(stage, instance_id, "alice@example.com")
-
-    for scheme in ("light", "dark"):
-        visitor.page.emulate_media(color_scheme=scheme)
-        visitor.page.set_content(mail["BodyHtml"])
-        visitor.assert_at_ease(is_mail=True)
-    link = visitor.page.get_by_role("link", name="Stop or keep it").get_attribute("href")
-    assert 200 == visitor.open(stage.scene.cloud.reachable_url(str(link)))
-    assert visitor.page.get_by_text("Stop it…").is_visible()
-
-
 def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
-    """Ticked questions are answered, others stay open and can be looked at alone. The tests that
-    share a policy come before this one."""
+    """Ticked questions are answered, others stay open and can be looked at alone."""
     stage.policy(
         "mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE
     )
@@ -90,3 +58,18 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     row = visitor.page.locator(".question").filter(has_text="forgotten-1")
     row.get_by_role("link", name="Open forgotten-1").click()
     visitor.page.get_by_text("Stop it…").wait_for()
+
+
+def test_the_mail(stage: Stage, visitor: Visitor) -> None:
+    """Readable in light and dark, and its button leads to the question."""
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
+    instance_id, _ = stage.ask()
+    mail = await_mail(stage, instance_id, "alice@example.com")
+
+    for scheme in ("light", "dark"):
+        visitor.page.emulate_media(color_scheme=scheme)
+        visitor.page.set_content(mail["BodyHtml"])
+        visitor.assert_at_ease(is_mail=True)
+    link = visitor.page.get_by_role("link", name="Stop or keep it").get_attribute("href")
+    assert 200 == visitor.open(stage.scene.cloud.reachable_url(str(link)))
+    assert visitor.page.get_by_text("Stop it…").is_visible()

@@ -3,36 +3,21 @@ decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import escape
 
-import pytest
-
-from local.demo.scene import Scene
-from tests.browser.asked import asked_together, question
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.integration.people import hidden_fields
 from tests.integration.stage import Stage
 
-INSTANCES = ("used", "expired", "woke-up", "woke-up-later", "framed")
-"""A test each, by the name of its instance."""
-
-
-@pytest.fixture(scope="module")
-def stage(scene: Scene) -> Iterator[Stage]:
-    """The stack with the questions of all tests, asked together."""
-    with asked_together(scene, "mode: ask", {name: {} for name in INSTANCES}) as stage:
-        yield stage
-
 
 def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     """People who still have the question open are told who was faster; the link then shows the
     record."""
-    instance_id, link = question(stage, "used")
+    instance_id, link = stage.ask()
     alice, bob = new_visitor(), new_visitor("phone")
-    alice.open(link)
+    alice.open(stage.personal(link))
     bob.open(stage.personal(link, "bob@example.com"))
 
     alice.unfold()
@@ -51,7 +36,7 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
 
 def test_an_expired_and_an_altered_link(stage: Stage, visitor: Visitor) -> None:
     """Each has a page of its own, readable, without a word about the instance."""
-    instance_id, link = question(stage, "expired")
+    instance_id, link = stage.ask()
     expired = stage.personal(link, expires_at=datetime.now(tz=UTC) - timedelta(seconds=1))
     altered = link[:-1] + ("A" if link[-1] != "A" else "B")
 
@@ -68,11 +53,10 @@ def test_an_expired_and_an_altered_link(stage: Stage, visitor: Visitor) -> None:
 def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
     """Pressed after the question was taken back: refused, with when and why, and nothing was
     done."""
-    instance_id, link = question(stage, "woke-up")
-    visitor.open(link)
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
     stage.wake(instance_id)
-    # Under another policy it is read at once, and not only within a quarter of an hour.
-    stage.policy("mode: ask\nhealth: {enabled: false}")
+    stage.policy("mode: ask\nhealth: {enabled: false}")  # or it is read within a quarter of an hour
     stage.scene.sweep()
     assert "woke-up" == stage.outcome(instance_id)
 
@@ -88,9 +72,9 @@ def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
 
 def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisitor) -> None:
     """The record says that the approval counted for nothing."""
-    instance_id, link = question(stage, "woke-up-later")
+    instance_id, link = stage.ask()
     visitor = new_visitor()
-    visitor.open(link)
+    visitor.open(stage.personal(link))
     stage.wake(instance_id)
 
     visitor.unfold()
@@ -107,7 +91,7 @@ def test_no_other_page_frames_it_and_no_other_site_posts_its_form(
 ) -> None:
     """Clickjacking: the browser shows nothing of the question inside another page. A form of
     another site is refused, even if it has all the fields: the browser says where it comes from."""
-    instance_id, link = question(stage, "framed")
+    instance_id, link = stage.ask()
     # Settings of no other test: in a window that has shown other pages, Chromium does not say why.
     visitor = new_visitor(locale="en-GB")
 
