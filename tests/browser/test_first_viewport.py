@@ -30,6 +30,8 @@ from tests.unit.worlds.world import APPROVAL_ID
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+    Window = Callable[..., Page]
+
 LONG = "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042"
 OWNER = "platform-machine-learning-research-owners@subdomain.example.com"
 BUSY, GAP, QUIET = (90.0,) * 100, (None,) * 20, (1.0,) * 80
@@ -107,9 +109,19 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def phone(new_visitor: NewVisitor) -> Page:
+def window(new_visitor: NewVisitor) -> Window:
+    """Open windows of a width. A window is used again by the next test that wants one like it."""
+
+    def opened(width: int) -> Page:
+        return new_visitor("desktop", viewport={"width": width, "height": HEIGHT}).page
+
+    return opened
+
+
+@pytest.fixture
+def phone(window: Window) -> Page:
     """A screen of 390 x 844 points."""
-    return new_visitor("desktop", viewport={"width": 390, "height": HEIGHT}).page
+    return window(390)
 
 
 @pytest.mark.parametrize("case", CASES)
