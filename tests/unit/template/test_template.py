@@ -828,7 +828,7 @@ def test_who_sums_up_changes_no_amount() -> None:
     assert deleted == delete["Condition"]["ForAllValues:StringLike"]
     others = [s for s in found if s not in (write, delete)]
     reads = {a for s in others for a in actions(s) if a.startswith("dynamodb:")}
-    assert {"dynamodb:Query", "dynamodb:GetItem"} == reads
+    assert {"dynamodb:Query", "dynamodb:GetItem", "dynamodb:BatchGetItem"} == reads
 
 
 @pytest.mark.parametrize("name", ["AlertEmailSubscription", "DeliverySubscription"])

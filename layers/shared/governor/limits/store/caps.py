@@ -188,8 +188,8 @@ class ActionCaps(Store):
         return self._table.try_transaction(free, *counting)
 
     def _counts(self, caps: Iterable[str], now: datetime) -> list[CapCount]:
-        """Return the count of each cap, which is empty for one that has counted nothing yet. Raises:
-        CloudError, also if one is damaged."""
+        """Return the count of each cap, which is empty for one that has counted nothing yet.
+        Raises: CloudError, also if one is damaged."""
         hours = old_release_hours(now)
         keys: list[Key] = []
         for cap in caps:
