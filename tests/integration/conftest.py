@@ -11,11 +11,9 @@ import pytest_socket
 from botocore.exceptions import ClientError
 
 from local.demo.scene import Scene
-from local.engine.loopback import send_plainly
 from local.engine.repairs.organization import ORGANIZATION
 from tests.integration.stage import BREAK_GLASS, Stage, guarded_stage
 
-send_plainly()
 HERE = Path(__file__).parent
 MEMBER = "210987654321"
 """Another account, whose events the stack takes."""

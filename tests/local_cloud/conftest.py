@@ -11,10 +11,7 @@ import pytest_socket
 from botocore.exceptions import ClientError
 
 from local.engine.cloud import LocalCloud
-from local.engine.loopback import send_plainly
 from local.engine.simulation import Simulation
-
-send_plainly()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from botocore import loaders
 
-from local.engine.loopback import send_plainly
 from local.engine.service_models import remember_service_models, remember_user_agents
 from local.engine.workers.bytecode import keep_by_text
 
@@ -142,7 +141,6 @@ def _remember_models() -> None:
     """Parses the descriptions that functions need, before they ask."""
     remember_service_models()
     remember_user_agents()
-    send_plainly()
     loader = loaders.Loader(include_default_search_paths=True)
     for name in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(name)
