@@ -12,6 +12,7 @@ import pytest
 from cli.governor import main
 from governor.web.sessions import SESSION_COOKIE
 from local.demo.scene import STACK
+from tests.console_world import without_id_marks
 from tests.integration.people import Answer, Browser, decide, hidden_fields
 from tests.integration.stage import Stage
 
@@ -49,7 +50,7 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
     )
     page, code = code_of(stage, capsys)
     shown = browser.post(page, {"code": code, "answer": "show"}).body
-    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
+    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", without_id_marks(shown))[0]
     assert (401, True) == ((first := browser.get(site)).status, "governor open" in first.body)
     scope = {"identities": [arn], "role": "approver", "everything": True}
     stage.policy(json.dumps({"mode": "ask", "console": {"scopes": {"ops": scope}}}))
@@ -107,7 +108,7 @@ def test_what_was_stopped_there_is_started_there(
     browser = Browser(stage.scene.receivers.certificate)
     page, code = code_of(stage, capsys)
     shown = browser.post(page, {"code": code, "answer": "show"}).body
-    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
+    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", without_id_marks(shown))[0]
     scope = {"identities": [arn], "role": "approver", "everything": True}
     may = {"cli_may": ["keep", "undo"]}
     stage.policy(
