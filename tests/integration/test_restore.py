@@ -14,7 +14,7 @@ import pytest_socket
 from botocore.exceptions import ClientError
 
 from cli.governor import main
-from governor.core.units import iso
+from governor.core.units import in_utc, iso
 from local.demo.scene import STACK, Scene
 from tests.integration.conftest import cleaned_stage
 from tests.integration.people import decide, request
@@ -130,7 +130,7 @@ def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
 
     said = capsys.readouterr().out
     assert "sign-ins" in said
-    assert f"item of {COPY}, as it was at {iso(summary['RestoreDateTime'])}: 1 CAPS" in said
+    assert f"item of {COPY}, as it was on {in_utc(summary['RestoreDateTime'])}: 1 CAPS" in said
     now = {(one["pk"]["S"], one["sk"]["S"]): one for one in items(own_stage, table)}
     assert {"N": "9"} == now["CAPS#2099010100", "ORGANIZATION"]["taken"]
     assert {"N": "2"} == now["CAPS#2099010100", "OWNER#a"]["taken"]

@@ -130,7 +130,7 @@ def test_from_a_deployed_stack_to_an_empty_account(
     assert STAYS == found.keys() - {"logs"}
     assert ["COPY"] == found["copies"]["names"]
     for but, needing in (("", "table, copies, policy"), (",table,policy", "copies")):
-        assert f"without the key nobody can read {needing}: " in run(
+        assert f"without the key, nobody can read {needing}: " in run(
             capsys, "--remove", f"key{but}", "--confirm", STACK, expected=1
         )
     # What CloudFormation could not delete, and what another stack of a longer name has.

@@ -260,7 +260,9 @@ def test_a_close_that_keeps_losing_says_so() -> None:
 def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> None:
     """A table that cannot be read must not look like an empty one."""
     error = client_error(code)
-    client = ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)
+    client = ScriptedClient(
+        get_item=lambda **_: error, batch_get_item=lambda **_: error, query=lambda **_: error
+    )
     table = EveryStore(DynamoTable(FakeClients(client), TABLE))
     for read in (
         lambda: table.episode(ref()),
@@ -277,7 +279,11 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
 
 def test_decisions_read_what_was_last_written() -> None:
     """Every read of the table is strongly consistent."""
-    client = ScriptedClient(get_item=lambda **_: {}, query=lambda **_: {"Items": []})
+    client = ScriptedClient(
+        get_item=lambda **_: {},
+        batch_get_item=lambda **_: {"Responses": {}},
+        query=lambda **_: {"Items": []},
+    )
     table = EveryStore(DynamoTable(FakeClients(client), TABLE))
     table.episode(ref())
     table.approval("approval-1")
@@ -286,7 +292,13 @@ def test_decisions_read_what_was_last_written() -> None:
     table.breaker(TARGET)
     table.open_entries(TARGET, INSTANCE_ID)
 
-    assert {True} == {call["ConsistentRead"] for _, call in client.calls}
+    reads = []
+    for operation, call in client.calls:
+        if operation == "batch_get_item":
+            reads += call["RequestItems"].values()
+        else:
+            reads.append(call)
+    assert {True} == {read["ConsistentRead"] for read in reads}
 
 
 def test_a_token_never_reaches_a_log(table: EveryStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -293,7 +293,7 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
 
 
 def test_a_role_reads_many_items_in_one_call_only_where_its_function_does() -> None:
-    """Of the partitions whose items it may read one by one."""
+    """It reads them from the partitions whose items it may read one by one."""
     batches = "dynamodb:BatchGetItem"
     reading = {function for function, action, _ in USED if action == batches}
 

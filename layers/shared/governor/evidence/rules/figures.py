@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cache
 from typing import NamedTuple, assert_never
 
 from governor.core.instance import Shape
@@ -254,7 +253,6 @@ def confirming_figures() -> tuple[str, ...]:
     return tuple(figure for figure, row in FIGURES.items() if row.confirms_utilization)
 
 
-@cache
 def published_by(*publishers: Publisher) -> tuple[str, ...]:
     """Return the figures that one of these publishers publishes, in the order of the table."""
     return tuple(figure for figure, row in FIGURES.items() if row.publisher in publishers)
