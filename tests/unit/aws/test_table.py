@@ -16,6 +16,7 @@ from governor.aws.dynamodb import DynamoTable
 from governor.core.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
 from governor.episode.model.episode import Outcome
 from governor.money.model.ledger import Ending
+from governor.table.table import update
 from tests.twins.stores import EveryStore
 from tests.unit.aws.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.aws.state_samples import (
@@ -311,6 +312,17 @@ def test_a_token_never_reaches_a_log(table: EveryStore, caplog: pytest.LogCaptur
     assert "secret-task-token" not in caplog.text
 
 
+def test_each_item_comes_in_the_order_of_its_key(table: EveryStore) -> None:
+    """A key may be given twice, and more than the hundred of one call; a missing item is empty."""
+    for number in range(0, 120, 2):
+        table._table.write(update(("LOCK#a", str(number)), {"number": number}))
+    wanted = [("LOCK#a", str(number)) for number in (*range(120), 4, 4)]
+
+    found = [item.get("number") for item in table._table.get_each(wanted)]
+    assert [None if number % 2 else number for number in (*range(120), 4, 4)] == found
+    assert [] == table._table.get_each([])
+
+
 def test_items_that_a_read_left_out_are_asked_for_again() -> None:
     """DynamoDB answers with what it had time for; what stays left out is no missing item."""
     key = {"pk": {"S": "APPROVAL#1"}, "sk": {"S": "REQUEST"}}
@@ -321,6 +333,8 @@ def test_items_that_a_read_left_out_are_asked_for_again() -> None:
     table = DynamoTable(FakeClients(client), TABLE, sleep=pauses.append)
     assert [{"pk": "APPROVAL#1", "sk": "REQUEST"}] == table.get_all([("APPROVAL#1", "REQUEST")])
     assert 1 == len(pauses)
+    reads = [call["RequestItems"][TABLE] for _, call in client.calls]
+    assert [{"Keys": [key], "ConsistentRead": True}] * 2 == reads
     stuck = DynamoTable(
         FakeClients(ScriptedClient(batch_get_item=[left] * 6)), TABLE, sleep=pauses.append
     )

@@ -63,21 +63,20 @@ class DynamoTable(Adapter, Table):
         """
         items: list[Document] = []
         for part in in_parts(keys, _BATCH):
-            keys_left: dict[str, Any] = {
-                "Keys": [_packed_key(key) for key in part],
-                "ConsistentRead": True,
-            }
+            keys_left: Sequence[Any] = [_packed_key(key) for key in part]
             # A busy table leaves keys out of its answer: these are asked for again, after a pause.
             for attempt in range(_ATTEMPTS):
-                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: keys_left}})
+                if attempt:
+                    self._sleep(0.05 * 2 ** (attempt - 1))
+                # The answer need not repeat that the read is consistent.
+                wanted = {"Keys": keys_left, "ConsistentRead": True}
+                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: wanted}})
                 items += map(unpacked, answer["Responses"].get(self._resource, ()))
-                keys_left = answer.get("UnprocessedKeys", {}).get(self._resource)
+                keys_left = answer.get("UnprocessedKeys", {}).get(self._resource, {}).get("Keys")
                 if not keys_left:
                     break
-                self._sleep(0.05 * 2**attempt)
             else:
-                left_out = len(keys_left["Keys"])
-                raise Throttled(f"the table left out {left_out} of {len(part)} items")
+                raise Throttled(f"the table left out {len(keys_left)} of {len(part)} items")
         return items
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:

@@ -193,7 +193,8 @@ class Table(ABC):
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
         """Return each item in the order of the keys, with an empty document for one that does not
-        exist. The table may read them in one call. Raises: CloudError."""
+        exist. Each is as its newest write left it; they are not all of one moment. Raises:
+        CloudError."""
         different_keys = list(dict.fromkeys(keys))
         items = {(item["pk"], item["sk"]): item for item in self.get_all(different_keys)}
         return [items.get(key, {}) for key in keys]
