@@ -424,6 +424,11 @@ class Turns(MemoryTable):
         self._wait()
         return super().get(key)
 
+    def get_all(self, keys: Sequence[tuple[str, str]]) -> list[Document]:
+        """After its turn came."""
+        self._wait()
+        return super().get_all(keys)
+
     def write(self, one: Write) -> Document:
         """After its turn came, without the lock: whoever holds it would keep the others from their
         turns. Only one writer acts at a time anyway."""

@@ -27,7 +27,7 @@ from tests.twins import StaticPolicies, table
 from tests.unit.worlds.fleet_world import UTILIZATION, FleetWorld
 
 BUSY = [90.0] * 12
-READS = ("dynamodb:GetItem", "dynamodb:Query")
+READS = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
 
 
 def test_an_idle_instance_is_marked_and_gets_one_workflow() -> None:
