@@ -172,12 +172,14 @@ def _texts(tree: ast.Module) -> list[str]:
             if isinstance(node.value, str) and " " in node.value.strip():
                 texts.append(node.value)
         elif not _is_docstring(node):
-            # A third of the time of `ast.walk`.
+            # A third of the time of `ast.walk`. The last is read first, so the first comes last.
+            parts: list[ast.AST] = []
             for part in vars(node).values():
                 if isinstance(part, ast.AST):
-                    to_read.append(part)
+                    parts.append(part)
                 elif isinstance(part, list):
-                    to_read.extend(one for one in part if isinstance(one, ast.AST))
+                    parts.extend(one for one in part if isinstance(one, ast.AST))
+            to_read += reversed(parts)
     return texts
 
 
@@ -222,6 +224,8 @@ def test_the_check_finds_a_sentence_across_lines_and_values() -> None:
     assert KNOWN_SENTENCES
     assert ["it is in no snapshot"] == known_sentences("all data; It is in\\\n    no snapshot.")
     assert ["because of something"] == known_sentences("3 stay because\nof {number} Something")
+    code = 'f"3 stay because of {number} something, and {number} others"'
+    assert ["because of something"] == known_sentences("\n".join(_texts(ast.parse(f"x = {code}"))))
     assert [] == known_sentences("It stays in a snapshot because of its tag.")
 
 
