@@ -5,6 +5,7 @@ It records only; `events.notify_dates` notifies owners.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from governor.core.instance import Target
@@ -67,12 +68,11 @@ class Notices(Store):
         are none. Raises: CloudError."""
         target_fields = {"account": target.account, "region": target.region}
         items = self._table.query(target_pk(target), "NOTICE#")
-        documents = []
-        for item in items:
-            if item.get("remind"):
-                what = str(item["what"]).removeprefix(_OLDER_PREFIX)
-                documents.append({**item, **target_fields, "what": what})
-        return list(self._table.records(Notice, documents))
+        documents = [{**item, **target_fields} for item in items if item.get("remind")]
+        notices = []
+        for notice in self._table.records(Notice, documents):
+            notices.append(replace(notice, what=notice.what.removeprefix(_OLDER_PREFIX)))
+        return notices
 
 
 def _notice_key(notice: Notice) -> Key:
