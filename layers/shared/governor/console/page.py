@@ -388,4 +388,4 @@ class Page:
     """Names of lists in `document` that may be too long for one answer, and so come in parts."""
     whole: Callable[[str, Markup], str] | None = None
     """Makes the page as the link of a message shows it, from the token of its form and the
-    console's header. If it is set, no template of the console is used."""
+    console's header. If it is set, it makes all of the page but that header."""

@@ -1,5 +1,5 @@
 """Where lines may not break: inside times, dates, lengths and counts, such as `Sat 04:02 Berlin`
-and `2 instances`, and inside ids, ARNs, Regions and ISO dates, which browsers would break after a
+and `2 instances`, and inside ids, Regions and ISO dates, which browsers would break after a
 hyphen.
 
 Pages and mails are rendered with plain text. As they leave the program, spaces inside times become
@@ -36,41 +36,35 @@ _QUOTE = "&#3[49];"
 _MARKED_ID = rf"(?:[(\[]|{_QUOTE}){{0,3}}(?P<id>{_IDS})(?:[)\],.;:]|{_QUOTE}){{0,3}}"
 """An id with the marks around it, which would otherwise stand alone at the end of a line. More than
 three are not looked at: somebody's tag may hold nothing but brackets."""
-_KEPT = r"<(?P<raw>style|script|title|textarea)\b.*?</(?P=raw)>|<[^>]*>"
-"""Tags, and elements that hold no text of the page."""
+_KEPT = r"<(?P<raw>style|script|title|textarea|code)\b.*?</(?P=raw)>|<[^>]*>"
+"""Tags, and elements that hold no text of the page, or text that people copy as it is."""
 _UNTAGGED = r"<(?P<outer>svg|option)\b.*?</(?P=outer)>"
 """Elements in which a tag of HTML is not allowed."""
 _TIMES_ONLY = re.compile(rf"(?P<kept>{_KEPT})|{_TIMES}", re.DOTALL)
 _IN_PAGE = re.compile(
     rf"(?P<untagged>{_UNTAGGED})|(?P<kept>{_KEPT})|{_MARKED_ID}|{_TIMES}", re.DOTALL
 )
-_ARN_PART = re.compile(r"[^:/]+[:/]*")
 ID_TAG = '<span class="id">'
 """Begins an id on a page, whose style sheet keeps its class on one line."""
 
 
 def steady_page(html: str, id_tag: str = ID_TAG) -> str:
     """Return a page or a mail whose times, lengths and counts do not break, and in which each id
-    stands between `id_tag` and the end of a span, with the marks around it; so does each part of an
-    ARN. Tags, styles, scripts and the title stay as they are."""
+    stands between `id_tag` and the end of a span, with the marks around it. ARNs, tags, styles,
+    scripts, the title, code and what people type stay as they are. No attribute may hold a `>` that
+    is not escaped."""
 
     def replaced(found: re.Match[str]) -> str:
         """Return a tag as it is, an id in its tag, and a time without breaks."""
         if found["untagged"]:
             return _TIMES_ONLY.sub(_without_breaks, found[0])
         if found["id"]:
-            return "".join(f"{id_tag}{part}</span>" for part in _parts(found))
+            # An ARN may be longer than a line, and is only found on a page as one text.
+            is_arn = found["id"].startswith("arn:")
+            return found[0] if is_arn else f"{id_tag}{found[0]}</span>"
         return _without_breaks(found)
 
     return _IN_PAGE.sub(replaced, html)
-
-
-def _parts(found: re.Match[str]) -> list[str]:
-    """Return the parts of an id between which a line may break: those of an ARN, which may be
-    longer than a line, begin after its marks. Any other id is one part."""
-    if found["id"].startswith("arn:"):
-        return _ARN_PART.findall(found[0])
-    return [found[0]]
 
 
 def _without_breaks(found: re.Match[str]) -> str:

@@ -98,7 +98,7 @@ class Response:
 
     @property
     def sent(self) -> str:
-        """Return the body as it is sent: in a page, times do not break."""
+        """Return the body as it is sent: in a page, times and ids do not break."""
         is_page = self.headers.get("Content-Type", "").startswith("text/html")
         if is_page:
             return steady_page(self.body)
