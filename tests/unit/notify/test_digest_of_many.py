@@ -125,7 +125,7 @@ def test_disks_of_all_instances_are_wiped_in_one_short_line() -> None:
     episodes = [instance_number(number, acts=True, wipes=True) for number in range(40)]
     (wiped,) = [line for line in digest(episodes).lead if "local disks" in line]
 
-    assert f"{WIPES}all 40 of them." == wiped
+    assert f"{WIPES}all 40 instances." == wiped
 
 
 def test_many_names_of_wiped_instances_do_not_hide_what_is_lost() -> None:

@@ -108,15 +108,15 @@ def _question_words(
     figures = _cost_text(episodes)
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
+    pairs = _most_expensive_first(alerts, episodes)
     values = {
         "subject": with_figures(silence.subject, questions.LABELS[stage], figures),
         "happens": silence.sentence,
-        "wiped": _wiped_without_an_answer(episodes),
+        "wiped": _wiped_without_an_answer([episode for _, episode in pairs]),
         "news": questions.news_text(episodes[0], stage, now),
         "two": need_two_people,
         "need": "needs" if need_two_people == 1 else "need",
     }
-    pairs = _most_expensive_first(alerts, episodes)
     sections = (
         *_instance_sections(pairs, now, at_once=_is_one_deadline(deadlines)),
         *_shared_sections([episode for _, episode in pairs]),
@@ -131,14 +131,14 @@ def _question_words(
 
 
 def _wiped_without_an_answer(episodes: Sequence[Episode]) -> str:
-    """Return the names of the instances whose local disks silence wipes, or that it is all of them;
-    an empty text if there is none."""
+    """Return the names of the instances whose local disks silence wipes, in the order of the
+    episodes, or that it is all of them; an empty text if there is none."""
     names = []
     for episode in episodes:
         if episode.asking.acts_on_silence and episode.plan.loses_local_disks:
             names.append(one_line(episode.instance.name, _NAME_CHARACTERS))
     if len(names) == len(episodes):
-        return f"all {len(names)} of them"
+        return f"all {len(names)} instances"
     return units.listed(names, _NAMED)
 
 
