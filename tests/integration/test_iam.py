@@ -296,7 +296,7 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
     assert "terminated" == guarded.outcome(instance_id)
     dump = guarded.scene.simulation.dump()
     assert ["cancelled"] == list(dump["spot_requests"].values())
-    assert [instance_id] == list(dump["instances"])
+    assert {instance_id: "terminated"} == dump["instances"]
     _snapshots_come_first(guarded, instance_id)
     _audit_is_whole(guarded, instance_id)
     _user_data_is_kept(guarded, instance_id, script, request(guarded.personal(link))[1])

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.sealing import Duty, delivery_text, expiry_text
@@ -336,9 +338,13 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
     assert {1} == made
 
 
-def test_nothing_is_asked_where_nobody_listens(stage: Stage) -> None:
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) -> None:
     """No person is subscribed and every channel refuses: the flow fails instead of waiting, and
     says why."""
+    rest = "plan: {local_disks_may_be_lost_unasked: true}\napproval: {digest_from: 0}"
+    rest += "\nmetrics: {publishers_are_trusted: true}"
+    stage.policy(f"mode: {mode}\n{rest}")
     instance_id = stage.launch()
     for channel in ("slack", "teams", "pagerduty", "webhook"):
         stage.scene.receivers.fail(channel, 403, about=instance_id)
