@@ -56,14 +56,12 @@ class MemoryTable(Table):
             return None if found is None else _copy(found)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Copies of the items, not in the order of the keys. As DynamoDB, it refuses a key that is
-        given twice."""
-        if len(set(keys)) < len(keys):
-            raise ValueError("a key is given twice")
-        for pk, _ in keys:
+        """Copies of the items, each once, and not in the order of the keys."""
+        different_keys = list(dict.fromkeys(keys))
+        for pk, _ in different_keys:
             _ask("dynamodb:BatchGetItem", pk)
         with self._turn():
-            return [_copy(self.items[key]) for key in reversed(keys) if key in self.items]
+            return [_copy(self.items[key]) for key in reversed(different_keys) if key in self.items]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Copies of the items, as they are now."""

@@ -323,6 +323,18 @@ def test_each_item_comes_in_the_order_of_its_key(table: EveryStore) -> None:
     assert [] == table._table.get_each([])
 
 
+def test_a_key_that_is_given_twice_is_asked_for_once() -> None:
+    """DynamoDB refuses the call else, as it did for the page of an instance with two stops in one
+    episode."""
+    key = {"pk": {"S": "APPROVAL#1"}, "sk": {"S": "REQUEST"}}
+    client = ScriptedClient(batch_get_item={"Responses": {TABLE: [key]}})
+    table = DynamoTable(FakeClients(client), TABLE)
+
+    assert 1 == len(table.get_all([("APPROVAL#1", "REQUEST")] * 2))
+    ((_, call),) = client.calls
+    assert [key] == call["RequestItems"][TABLE]["Keys"]
+
+
 def test_items_that_a_read_left_out_are_asked_for_again() -> None:
     """DynamoDB answers with what it had time for; what stays left out is no missing item."""
     key = {"pk": {"S": "APPROVAL#1"}, "sk": {"S": "REQUEST"}}

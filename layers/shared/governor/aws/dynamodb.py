@@ -57,12 +57,14 @@ class DynamoTable(Adapter, Table):
         return unpacked(item) if item else None
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist, in any order; empty if none does.
+        """Return the items that exist, in any order and each once; empty if none does.
 
         Raises: CloudError; Throttled if the table left some of them out in all attempts.
         """
         items: list[Document] = []
-        for part in in_parts(keys, _BATCH):
+        # DynamoDB refuses a call that names a key twice.
+        different_keys = list(dict.fromkeys(keys))
+        for part in in_parts(different_keys, _BATCH):
             keys_left: Sequence[Any] = [_packed_key(key) for key in part]
             # A busy table leaves keys out of its answer: these are asked for again, after a pause.
             for attempt in range(_ATTEMPTS):

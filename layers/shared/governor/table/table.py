@@ -186,17 +186,16 @@ class Table(ABC):
         """Return the item; `None` if there is none. Raises: CloudError."""
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist, in any order; empty if none does. The table may read them in
-        one call. No key may be given twice. Raises: CloudError."""
-        items = [self.get(key) for key in keys]
+        """Return the items that exist, in any order and each once; empty if none does. The table
+        may read them in one call. Raises: CloudError."""
+        items = [self.get(key) for key in dict.fromkeys(keys)]
         return not_none(items)
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
         """Return each item in the order of the keys, with an empty document for one that does not
         exist. Each is as its newest write left it; they are not all of one moment. Raises:
         CloudError."""
-        different_keys = list(dict.fromkeys(keys))
-        items = {(item["pk"], item["sk"]): item for item in self.get_all(different_keys)}
+        items = {(item["pk"], item["sk"]): item for item in self.get_all(keys)}
         return [items.get(key, {}) for key in keys]
 
     @abstractmethod
@@ -303,11 +302,11 @@ class Readable(Table):
         return self._whole.get(key)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return the items that exist, in any order; empty if none does. Only those that were not
-        read ahead are read now, in one call. Raises: CloudError."""
+        """Return the items that exist, in any order and each once; empty if none does. Only those
+        that were not read ahead are read now, in one call. Raises: CloudError."""
         items: list[Document] = []
         unknown_keys: list[Key] = []
-        for key in keys:
+        for key in dict.fromkeys(keys):
             if key not in self._known:
                 unknown_keys.append(key)
                 continue
