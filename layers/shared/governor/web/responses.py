@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from governor.core.errors import LinkError, LinkExpired
 from governor.core.line_breaks import steady_page
-from governor.core.units import left, people, span, usd
+from governor.core.units import daily_cost, left, people, span, usd
 from governor.episode.model.plan import STEP_TEXT
 
 FOLDER = Path(__file__).parent / "templates"
@@ -41,7 +41,12 @@ def environment(style: str, *folders: Path) -> Environment:
     )
     templates.globals["style"] = Markup(style)  # noqa: S704 - our own file
     templates.filters.update(
-        usd=usd, span=span, people=people, left=left, step=STEP_TEXT.__getitem__
+        usd=usd,
+        daily_cost=daily_cost,
+        span=span,
+        people=people,
+        left=left,
+        step=STEP_TEXT.__getitem__,
     )
     return templates
 
