@@ -23,8 +23,7 @@ _TIMES = (
 _REGION = r"[a-z]{2,4}(?:-[a-z]+)?-(?:north|south|east|west|central)(?:east|west)?-\d{1,2}"
 _ID = r"[a-z]{1,9}-[0-9a-f]{8}(?:[0-9a-f]{9})?"
 _IDS = (
-    r"\barn:aws[\w-]*:[\w:/.@+=-]*\w"
-    r"|(?<![\w-])(?:"
+    r"(?<![\w-])(?:"
     rf"\d{{12}}-{_REGION}-{_ID}-\w+-\d+"  # the name of an episode
     rf"|{_ID}"  # i-0123456789abcdef0
     rf"|(?:\d{{12}}/)?{_REGION}(?:-[a-z]{{3}}-\d)?[a-z]?"  # 111122223333/us-east-1, us-east-1a
@@ -38,11 +37,13 @@ _MARKED_ID = rf"(?:[(\[]|{_QUOTE}){{0,3}}(?P<id>{_IDS})(?:[)\],.;:]|{_QUOTE}){{0
 three are not looked at: somebody's tag may hold nothing but brackets."""
 _KEPT = r"<(?P<raw>style|script|title|textarea|code)\b.*?</(?P=raw)>|<[^>]*>"
 """Tags, and elements that hold no text of the page, or text that people copy as it is."""
+_ARN = r"\barn:aws[\w-]*:[\w:/.@+=-]*\w"
+"""It may be longer than a line, and a browser finds it on a page only as one text."""
 _UNTAGGED = r"<(?P<outer>svg|option)\b.*?</(?P=outer)>"
 """Elements in which a tag of HTML is not allowed."""
 _TIMES_ONLY = re.compile(rf"(?P<kept>{_KEPT})|{_TIMES}", re.DOTALL)
 _IN_PAGE = re.compile(
-    rf"(?P<untagged>{_UNTAGGED})|(?P<kept>{_KEPT})|{_MARKED_ID}|{_TIMES}", re.DOTALL
+    rf"(?P<untagged>{_UNTAGGED})|(?P<kept>{_KEPT}|{_ARN})|{_MARKED_ID}|{_TIMES}", re.DOTALL
 )
 ID_TAG = '<span class="id">'
 """Begins an id on a page, whose style sheet keeps its class on one line."""
@@ -55,18 +56,16 @@ def steady_page(html: str, id_tag: str = ID_TAG) -> str:
     is not escaped."""
 
     def replaced(found: re.Match[str]) -> str:
-        """Return a tag as it is, an id in its tag, and a time without breaks."""
+        """Return a tag or an ARN as it is, an id in its tag, and a time without breaks."""
         if found["untagged"]:
             return _TIMES_ONLY.sub(_without_breaks, found[0])
         if found["id"]:
-            # An ARN may be longer than a line, and is only found on a page as one text.
-            is_arn = found["id"].startswith("arn:")
-            return found[0] if is_arn else f"{id_tag}{found[0]}</span>"
+            return f"{id_tag}{found[0]}</span>"
         return _without_breaks(found)
 
     return _IN_PAGE.sub(replaced, html)
 
 
 def _without_breaks(found: re.Match[str]) -> str:
-    """Return a tag as it is, and a time with spaces that do not break."""
+    """Return what is kept as it is, and a time with spaces that do not break."""
     return found["kept"] or found[0].replace(" ", _NO_BREAK_SPACE)
