@@ -153,6 +153,10 @@ def _fires_by_metric(properties: Mapping[str, Any]) -> str:
     if properties["Statistic"] == "SampleCount":
         assert limit == "below 1"
         return f"there is no reading of {metric} in {time}"
+    if limit.startswith("at least "):
+        reached = f"{limit.removeprefix('at least ')}{_UNITS.get(name, '')}"
+        period = time if time == "an alarm window" else f"a period of {time}"
+        return f"{metric} reaches {reached} in {period}"
     return f"{metric} is {limit}{_UNITS.get(name, '')} in {time}"
 
 

@@ -18,32 +18,40 @@ instance, and leaves the instance alone, asks people, or warns that a stop will 
 below list the tools and their tags.
 
 If a tool is missing here, its instances are treated like all others. To protect them, list one of
-their tags in the policy's `managed.tag_keys`, or exempt them. Instances with an unknown tag
-that begins with `aws:` are left alone, because an AWS service has set it.
+their tags in the policy's `managed.tag_keys`, or exempt them. Instances with any other tag that
+begins with `aws:` are left alone, because an AWS service runs them. Tags that begin with
+`aws:cloudformation:`, `aws:ec2launchtemplate:`, `aws:createdBy` or `aws:backup:` are exceptions.
 
 ## How a tag counts
 
 - Letter case does not matter.
+- *In a key* means that a word of the tag's key begins with the text. `rancher` is in `my-rancher`
+  and `myRancher`, but not in `brancher`. Such a tag does not count if its value is empty, unless
+  the key contains `/` or `:`.
+- *Creator* means that the value of `CreatedBy`, `DeployedBy`, `IaC`, `IaCTool`, `ManagedBy`,
+  `ProvisionedBy` or `Provisioner` contains the text as a whole word. `terraform` is in
+  `terraform-prod`, but not in `my-terraform`. Spaces and punctuation in these keys do not matter:
+  `managed-by` counts, too.
 - A tag does not count if its value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`).
   Examples are `k8s=false` and `AutoStart=no`.
-- *In a key* means that a word of the tag's key begins with the text. `rancher` is in `my-rancher`
-  and `myRancher`, but not in `brancher`. Such a tag does not count if its value is empty.
-- Some tags count whatever their value is: tags of AWS (`aws:...`), keys with a `/` or `:`, and
-  keys that the roles' IAM policies deny, such as `AmazonECSManaged`.
+- Even with such a value, these tags count: tags whose key contains `/` or `:`, tags that the tables
+  list with `...`, and tags by whose keys [IAM denies a
+  stop](accounts.md#what-iam-allows-at-the-moment-of-a-call), such as `AmazonECSManaged`.
 
-A question also names the role or user that [launched the
-instance](approvals.md#who-launched-it). If that name contains a word from these tables, the
-question adds a guess, such as "perhaps by Jenkins". The guess decides nothing.
+The message that asks people about an instance also names the role or user that [launched
+it](approvals.md#who-launched-it). If that name contains a word from these tables, the message adds
+a guess, such as "perhaps by Jenkins". No decision depends on the guess.
 """
 _SECTIONS = {
     "leave-alone": (
         "Left alone",
-        "These tools launch and end their instances themselves, so GPU Governor never stops one.\n"
-        "The owner of the environment gets one message for [all its idle\n"
+        "These tools launch and terminate their own instances, so GPU Governor never stops them.\n"
+        "The owner of an [environment](index.md#environment), such as a cluster or a node group,\n"
+        "gets one message for [all of its idle\n"
         "instances](policy.md#instances-that-another-service-runs).",
     ),
     "ask": (
-        "Asked about, because the tool may undo it",
+        "People are asked, because the tool may undo a stop",
         "These tools created the instance, and their next run may undo a stop or a termination.\n"
         "People are asked, and the question says so under *Other tools may undo it*.",
     ),
@@ -51,7 +59,7 @@ _SECTIONS = {
         "Started by a schedule",
         "A stop lasts until the next start time, and the question says so. After a start, the\n"
         "idle time begins again. After two such starts, [the escalation contacts are\n"
-        "asked](approvals.md#others-start-it-again).",
+        "asked](approvals.md#when-others-restart-an-instance).",
     ),
 }
 _FOOT = """\
@@ -93,14 +101,18 @@ def _table(manager_class: str, managers: list[Mapping[str, Any]]) -> str:
 
 def _marks_text(manager: Mapping[str, Any]) -> str:
     """Return the marks of a manager, in the order in which they count."""
-    marks = [f"`{key}`" for key in manager.get("keys", ())]
+    tags = [f"`{key}`" for key in manager.get("keys", ())]
     for key, patterns in manager.get("values", {}).items():
-        marks += [f"`{key}={pattern}`" for pattern in patterns]
-    marks += [f"`{prefix}...`" for prefix in manager.get("prefixes", ())]
-    for creator in manager.get("created_by", ()):
-        marks.append(f"`{creator}` in `ManagedBy`, `CreatedBy` and the like")
-    marks += [f"`{word}` in a key" for word in manager.get("words", ())]
-    return ", ".join(marks)
+        tags += [f"`{key}={pattern}`" for pattern in patterns]
+    tags += [f"`{prefix}...`" for prefix in manager.get("prefixes", ())]
+    creators = [f"`{creator}`" for creator in manager.get("created_by", ())]
+    words = [f"`{word}`" for word in manager.get("words", ())]
+    texts = [", ".join(tags)] if tags else []
+    if creators:
+        texts.append(f"creator: {', '.join(creators)}")
+    if words:
+        texts.append(f"in a key: {', '.join(words)}")
+    return "; ".join(texts)
 
 
 def main() -> None:

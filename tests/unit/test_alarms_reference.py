@@ -36,7 +36,7 @@ def test_every_template_with_an_alarm_is_on_the_page() -> None:
         (
             "template.yaml",
             "Budget",
-            "`HighestBudgetUsedPercent` is at least 100% in an alarm window",
+            "`HighestBudgetUsedPercent` reaches 100% in an alarm window",
         ),
         (
             "template.yaml",

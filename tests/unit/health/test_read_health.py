@@ -78,7 +78,7 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
         ("CloudWatch agent, 1 GPU or 8 idle GPUs", 8, {}, {"hardware": False}),
         ("CloudWatch agent, 8 GPUs at work", 8, BUSY, {"hardware": False}),
         (
-            "CloudWatch agent without the aggregate, 8 GPUs",
+            "CloudWatch agent without metrics of the whole instance, 8 GPUs",
             8,
             BUSY,
             {"hardware": False, "aggregate": False},
