@@ -35,7 +35,7 @@ _LEAD = """\
 This page has a row for each alarm, which says what the alarm means, when it fires, and what to do.
 The message of an alarm names its row. Alarms go to the alert topic, which is the SNS topic of the
 stack. When an alarm ends, PagerDuty and [webhooks](channels.md) are notified, but subscribers of
-the topic get no mail. `governor status` lists the alarms that are firing now. The
+the topic get no email. `governor status` lists the alarms that are firing now. The
 [glossary](index.md#glossary) explains words such as sweep and target.
 
 Logs are in CloudWatch under `/aws/lambda/STACK/FUNCTION`, and executions are in Step Functions. An

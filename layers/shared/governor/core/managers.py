@@ -28,7 +28,7 @@ class ManagerClass(StrEnum):
     """The classes of managers, by what a stop or a termination means to them."""
 
     LEAVE_ALONE = "leave-alone"
-    """It launches and ends its instances itself, and would replace one or lose track of it."""
+    """It launches and terminates its own instances, and would replace one or lose track of it."""
     ASK = "ask"
     """It created the instance, and its next run may undo the action: people are asked, and read
     that."""

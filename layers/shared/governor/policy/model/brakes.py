@@ -52,8 +52,8 @@ class Breaker(Section):
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )
-    """A time in quotes, such as "2026-12-24T09:00:00Z". Freezes that began before it end. Instances
-    that turned idle or silent before it no longer count. `null`: ends no freeze."""
+    """A time in quotes, such as "2026-12-24T09:00:00Z". It ends all freezes that began before this
+    time. Instances that turned idle or silent before it no longer count. `null`: ends no freeze."""
 
 
 @dataclass(frozen=True, slots=True)

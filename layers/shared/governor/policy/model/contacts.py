@@ -81,10 +81,10 @@ class Contact(Section):
     which no question, reminder or escalation is sent."""
 
     emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses that each belong to one person. The link in a mail to such an address identifies
+    """Addresses that each belong to one person. The link in an email to such an address identifies
     that person."""
     lists: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
-    """Addresses of groups. The link in a mail to a group identifies nobody
+    """Addresses of groups. The link in an email to a group identifies nobody
     (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """Other identities of these people, each with one of `emails`: `slack:U012ABCDEF`,
@@ -159,12 +159,13 @@ class Ownership(Section):
     project_owners: Mapping[str, str] = field(default_factory=dict)
     """Name of the contact for each project. It is asked if no tag names a known owner."""
     default_contacts: tuple[str, ...] = ()
-    """Names of the contacts who are asked if neither the owner nor the project names one."""
+    """Names of the contacts who are asked if neither the owner tag nor the project leads to a
+    contact."""
     escalation_contacts: tuple[str, ...] = ()
     """Names of the contacts who are also asked if nobody answers the reminder."""
     email_domains: tuple[str, ...] = ()
-    """Domains whose addresses get mail if an owner tag names them. If empty, only the addresses of
-    contacts get mail."""
+    """Domains whose addresses get email if an owner tag names them. If empty, only the addresses of
+    contacts get email."""
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: unknown contacts, and people's addresses

@@ -167,8 +167,8 @@ class Metrics(Section):
     """Seconds between two samples of the agent. GPU Governor uses it to count the GPUs in an
     aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
-    """Number of newest seconds that are ignored, because CloudWatch may still be receiving their
-    readings."""
+    """Readings of this many seconds before the present are ignored, because CloudWatch may still be
+    receiving them."""
     publishers_are_trusted: bool = setting(False, "raised")
     """Declare that IAM lets only people who may stop any instance publish these metrics. `auto`
     needs this, because CloudWatch does not show who published a metric, and forged zeros make an

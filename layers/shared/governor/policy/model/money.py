@@ -153,8 +153,8 @@ class Advice(Section):
     port_pays_within_months: int = between(12, 1, 60)
     """Months in which a port to Trainium or Inferentia must pay for itself."""
     empty_reservation_after_hours: int = between(24, 1, 720)
-    """The owner is notified if a Capacity Reservation or Capacity Block was not full at any time
-    for this many hours, and again every `health.advice_every_hours`."""
+    """The owner is notified if every check of this many hours found unused capacity in a Capacity
+    Reservation or Capacity Block, and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
     """Fewer instances are proposed for a group whose mean utilization over 10 minutes is under this
     percentage."""

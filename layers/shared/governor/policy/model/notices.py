@@ -32,7 +32,7 @@ class Managed(Section):
     tell_again_after_hours: int = between(24, 24, 8_760, "none")
     """Hours between two messages about the same environment."""
     tag_keys: tuple[str, ...] = setting((), "removed")
-    """Further tag keys that mark an instance as run by another service, in any letter case. GPU
+    """Additional tag keys that mark an instance as run by another service, in any letter case. GPU
     Governor notifies the owner and leaves the instance alone."""
 
 
@@ -41,7 +41,8 @@ class Events(Section):
     """How GPU Governor responds to events of EC2 and AWS Health."""
 
     checkpoint_on_spot_interruption: bool = True
-    """Run the instance's own checkpoint hook when Spot takes the instance back."""
+    """Run the instance's own checkpoint hook when EC2 takes back a Spot instance, or the capacity
+    of an interruptible reservation."""
     checkpoint_on_rebalance: bool = False
     """Also run the hook on a rebalance recommendation, although an interruption may never
     follow."""
