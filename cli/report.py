@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(shown_kept(report.kept, chosen), end="")
         return
     if arguments.ungoverned:
-        print(shown_found(report.found, chosen), end="")
+        print(shown_found(report.ungoverned, chosen), end="")
         return
     if arguments.jobs:
         print(shown_jobs(report, chosen), end="")

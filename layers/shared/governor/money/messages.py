@@ -163,21 +163,41 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
 
 
 def report_alert(
-    found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
+    report: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
 ) -> Alert:
-    """Return the message with the report in `found`, about an owner, a project or everything.
+    """Return the message with a report, about an owner, a project or everything.
 
     The `name` of a weekly report begins with `week`, as `week-2026-11-23`; all others are monthly.
     `whose` is the owner who gets the report, with the project that it is about, or `unassigned`.
     With `is_everything` it is about all instances, and lists savings by owner and account, too.
     """
-    saved = found.saved
-    costs = found.costs
-    is_month = not name.startswith("week")
-    facts = {
+    whose_instances = f"Instances of {_whose(whose)}"
+    shown_groups = ["project"]
+    if is_everything:
+        whose_instances = "All governed instances"
+        shown_groups = ["project", "owner", "account"]
+    is_week = name.startswith("week")
+    words = {
+        "whose": whose_instances,
+        **(_week_words(report) if is_week else _month_words(report)),
+        **_savings_words(report),
+        **_staying_words(report.kept),
+        **_group_words(report, shown_groups),
+        "jobs": _jobs_lines(report.projects),
+    }
+    facts = _report_facts(report, now)
+    dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
+    return alert_from_template("report", hub, dedup_id, now, facts, words, owner=whose)
+
+
+def _report_facts(report: Report, now: UtcDatetime) -> dict[str, object]:
+    """Return the exact figures of a report, for machines and for the template."""
+    saved = report.saved
+    costs = report.costs
+    return {
         EVERYWHERE: True,
-        "period_start": found.start,
-        "period_end": found.end,
+        "period_start": report.start,
+        "period_end": report.end,
         "total_usd": costs.total,
         "idle_usd": costs.idle,
         "kept_usd": costs.kept,
@@ -185,48 +205,71 @@ def report_alert(
         "cash_low_usd": saved.cash_low_usd,
         "cash_high_usd": saved.cash_high_usd,
         "by_morning_usd": saved.by_morning_usd,
-        "stays_idle_usd_per_month": found.kept.idle_usd_per_month,
-        "stays_not_measured_usd_per_month": found.kept.not_measured_usd_per_month,
-        "ungoverned_waste_usd_per_month": found.found.waste_usd_per_month,
-        "saved_by_day": [plain(amount) for amount in _saved_by_day(found, now)],
+        "stays_idle_usd_per_month": report.kept.idle_usd_per_month,
+        "stays_not_measured_usd_per_month": report.kept.not_measured_usd_per_month,
+        "ungoverned_waste_usd_per_month": report.ungoverned.waste_usd_per_month,
+        "saved_by_day": [plain(amount) for amount in _saved_by_day(report, now)],
     }
-    whose_instances = f"Instances of {_whose(whose)}"
-    shown_groups = ["project"]
-    if is_everything:
-        whose_instances = "All governed instances"
-        shown_groups = ["project", "owner", "account"]
-    words: dict[str, object] = {
-        "whose": whose_instances,
-        "period": _month_text(found) if is_month else _week_text(found),
+
+
+# Each of the following returns values of the template `report`. It leaves out a part whose value
+# is `None` or empty.
+
+
+def _month_words(report: Report) -> dict[str, object]:
+    """Return the name of the month; the day from which its figures are final, `None` if they are;
+    and the sentences about what is not governed."""
+    final_at = None
+    if report.provisional:
+        final_at = _day(month_end(report.start) + PROVISIONAL)
+    ungoverned = report.ungoverned
+    sentences = [ungoverned.headline, *ungoverned.remarks]
+    sentences += [f"{line}." for line in ungoverned.lines]
+    sentences += [f"Not read: {line}." for line in ungoverned.not_read[:_MOST_NAMED]]
+    return {"period": _month_text(report), "final_at": final_at, "ungoverned": sentences}
+
+
+def _week_words(report: Report) -> dict[str, object]:
+    """Return the days of the week. A weekly report says neither when its figures are final nor what
+    is not governed."""
+    return {"period": _week_text(report), "final_at": None, "ungoverned": None}
+
+
+def _savings_words(report: Report) -> dict[str, object]:
+    """Return how many actions there were, how many of them were undone, and how many have no known
+    price: `None` if all have one."""
+    saved = report.saved
+    unpriced = None
+    if saved.unpriced:
+        unpriced = plural(saved.unpriced, "action is", "actions are")
+    return {
         "actions": plural(saved.actions, "stop or termination", "stops and terminations"),
         "false_stops": saved.false_stops,
-        "unpriced": plural(saved.unpriced, "action is", "actions are") if saved.unpriced else None,
-        "final_at": None,
+        "unpriced": unpriced,
     }
-    if is_month and found.provisional:
-        words["final_at"] = _day(month_end(found.start) + PROVISIONAL)
-    words["stays"] = _staying(found.kept)
-    words["stays_unpriced"] = None
-    if found.kept.unpriced:
-        words["stays_unpriced"] = plural(
-            found.kept.unpriced, "instance of unknown price is", "instances of unknown price are"
+
+
+def _staying_words(kept: KeptList) -> dict[str, object]:
+    """Return the lines about instances that stay, empty if none does, and how many of them have no
+    known price: `None` if all have one."""
+    unpriced = None
+    if kept.unpriced:
+        unpriced = plural(
+            kept.unpriced, "instance of unknown price is", "instances of unknown price are"
         )
-    words["jobs"] = _jobs_lines(found.projects)
-    words["ungoverned"] = None
-    if is_month:
-        words["ungoverned"] = [
-            found.found.headline,
-            *found.found.remarks,
-            *(f"{line}." for line in found.found.lines),
-            *(f"Not read: {line}." for line in found.found.not_read[:_MOST_NAMED]),
-        ]
+    return {"stays": _staying_lines(kept), "stays_unpriced": unpriced}
+
+
+def _group_words(report: Report, shown_groups: Sequence[str]) -> dict[str, object]:
+    """Return the savings by each group, such as `by_owner`: an empty text for a group that is not
+    shown, or in which nobody saved anything."""
+    words: dict[str, object] = {}
     for group in GROUPS:
-        words[f"by_{group}"] = _listed(found.by(group)) if group in shown_groups else ""
-    dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
-    return alert_from_template("report", hub, dedup_id, now, facts, words, owner=whose)
+        words[f"by_{group}"] = _listed(report.by(group)) if group in shown_groups else ""
+    return words
 
 
-def _staying(kept: KeptList) -> list[str]:
+def _staying_lines(kept: KeptList) -> list[str]:
     """Return a line for each reason why instances stay, the most expensive first: `exempt by a tag:
     2 instances, $136 a month, not measured`; empty if nothing stays."""
     lines = []

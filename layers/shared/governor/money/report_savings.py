@@ -175,8 +175,8 @@ class ReportSavings:
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
         self.reports.keep(f"jobs/month={month}/jobs.csv", csv_text(JOB_COLUMNS, savings.job_rows))
         if now < month_end(start):
-            found = savings.found
-            copy = csv_text(found.columns, found.rows)
+            ungoverned = savings.ungoverned
+            copy = csv_text(ungoverned.columns, ungoverned.rows)
             self.reports.keep(f"ungoverned/month={month}/ungoverned.csv", copy)
         night.copied.append(month)
 
@@ -189,7 +189,7 @@ class ReportSavings:
         ownership = policy.ownership
         for reader in _readers(books, period, ownership, now):
             savings = books.report(period.start, period.end, now, reader)
-            has_waste = savings.found.wasted > 0 and not period.is_week
+            has_waste = savings.ungoverned.wasted > 0 and not period.is_week
             if not savings.lines and not savings.costs.total and not has_waste:
                 continue
             owner_name = reader.owner or ownership.project_owners.get(
@@ -265,8 +265,8 @@ class Books:
                 entries.append(entry)
         counted = [cost for whose, cost in self.counted(start, end) if reader.sees(whose)]
         kept = self.kept(now, reader)
-        found = self.found(now, reader.sees_resource)
-        return report(entries, counted, start, end, now, self.counts_for, kept, found)
+        ungoverned = self.found(now, reader.sees_resource)
+        return report(entries, counted, start, end, now, self.counts_for, kept, ungoverned)
 
 
 def _whose(entry: LedgerEntry) -> Whose:

@@ -132,7 +132,7 @@ class Report:
     """Bills of this time may still change."""
     kept: KeptList = NOTHING_KEPT
     """The list of what stays because of something now, whatever the time of the report is."""
-    found: FoundWaste = NOTHING_FOUND
+    ungoverned: FoundWaste = NOTHING_FOUND
     """The last scans of what is not governed. No other amount of the report includes theirs."""
     projects: tuple[ProjectJobs, ...] = ()
     """The costs by project and job, the most expensive project first."""
@@ -204,7 +204,7 @@ class Report:
             document[f"by_{group}"] = sums
         document["kept"] = self.kept.document
         document["projects"] = [project.document for project in self.projects]
-        document["ungoverned"] = self.found.summary
+        document["ungoverned"] = self.ungoverned.summary
         document["entries"] = [dict(zip(COLUMNS, row, strict=True)) for row in self.rows]
         return document
 
@@ -255,14 +255,14 @@ def report(
     now: UtcDatetime,
     counts_for: timedelta,
     kept: KeptList = NOTHING_KEPT,
-    found: FoundWaste = NOTHING_FOUND,
+    ungoverned: FoundWaste = NOTHING_FOUND,
 ) -> Report:
     """Return the report of the time from `start` to before `end`: a month, or any other time.
 
     Its lines are those of the `entries` that were booked before `end` and still counted at `start`.
     `counted` are the costs of that time. An action's saving counts for `counts_for` after it. The
     report is provisional while costs of its last month may still change at `now`. `kept` is what
-    stays because of something now, and `found` what the last scans found that is not governed.
+    stays because of something now, and `ungoverned` what the last scans found that is not governed.
     """
     counting = []
     for entry in entries:
@@ -281,7 +281,7 @@ def report(
         costs=_total(counted),
         provisional=is_provisional(last_month, now),
         kept=kept,
-        found=found,
+        ungoverned=ungoverned,
         projects=costs_by_job(counted),
     )
 
