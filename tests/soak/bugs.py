@@ -758,7 +758,7 @@ BUGS = (
         (
             Edit(
                 "approvals.decide:Decide._decide",
-                "if stored.first_yes is not None and stored.first_yes.person == decision.person:",
+                "if first_yes is not None and first_yes.person == decision.person:",
                 "if approval.first_yes is None:",
             ),
             _WHO_MAY[0],
@@ -771,7 +771,7 @@ BUGS = (
         (
             Edit(
                 "approvals.rules.answers:check_confirmed",
-                "if plan.destroys and typed != episode.ref.instance_id:",
+                "if plan.destroys and not is_right_id:",
                 "if False:",
             ),
         ),

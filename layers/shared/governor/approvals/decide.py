@@ -2,6 +2,10 @@
 
 It also ends keeps and exemptions. Every channel ends here, so no channel may store an answer
 itself. This module must not act on an instance: the workflow checks everything again first.
+
+An answer either settles an open question, or holds an episode that would act unless somebody
+prevents it: after a yes, or where nobody is asked. A hold is stored beside the decision, and the
+guards before each step read it.
 """
 
 from __future__ import annotations
@@ -66,7 +70,8 @@ class Decided:
 
     approval: Approval
     delivered: bool
-    """True if the workflow has this decision; false if it finds the decision in the table later."""
+    """False if the workflow finds this decision in the table only later. True if it has it, and for
+    an answer for which no workflow waits: the first of two approvals, and a hold."""
     needs_another: bool = False
     """True if this was the first of two approvals: nothing happens before somebody else approves,
     too."""
@@ -147,12 +152,13 @@ class Decide:
         losses_accepted: bool,
     ) -> Decided:
         """Check the decision, store it, and deliver it. A keep without a date gets the date of
-        `keep_end` first. The first of two approvals is only stored, and people are notified of it;
-        the second, of another person, ends the question.
+        `keep_end` first.
 
-        Raises: NotFound if the episode is gone; DecisionRefused, NotAllowed or TooLate if the
-        decision cannot be taken; CloudError; PolicyError for an exemption, if today's policy cannot
-        be read.
+        A repeat of the stored decision, and a hold, are taken by themselves. The first of two
+        approvals is only stored, and people are notified of it; the second, of another person,
+        settles the question, as any other answer does. Raises: NotFound if the episode is gone;
+        DecisionRefused, NotAllowed or TooLate if the decision cannot be taken; CloudError;
+        PolicyError for an exemption, if today's policy cannot be read.
         """
         now = self.clock.now()
         episode = self._episode(approval)
@@ -168,11 +174,14 @@ class Decide:
             typed_instance_id=typed_instance_id,
             losses_accepted=losses_accepted,
         )
-        decision = self._sealed(episode, decision)
         # The seal is made before the answer is stored: what is stored is never without its seal.
-        if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
+        decision = self._sealed(episode, decision)
+        needs_two_people = episode.terms.people_needed > 1
+        if decision.answer is Answer.APPROVE and needs_two_people:
             stored = self._note_first_yes(approval, episode, decision)
-            if stored.first_yes is not None and stored.first_yes.person == decision.person:
+            # There is none if another answer has settled the question meanwhile.
+            first_yes = stored.first_yes
+            if first_yes is not None and first_yes.person == decision.person:
                 return Decided(stored, delivered=True, needs_another=True)
         return self._settle(approval.approval_id, episode, decision)
 
@@ -180,8 +189,8 @@ class Decide:
         """Store the first of two approvals, unless one is stored, and notify people if this call
         stored it.
 
-        Return the approval as it is stored now: its `first_yes` may be another person's. Raises:
-        NotFound; CloudError.
+        Return the approval as it is stored now: its `first_yes` may be another person's, or `None`
+        if the question was settled before this call. Raises: NotFound; CloudError.
         """
         stored = self.approval_store.note_first_yes(approval.approval_id, decision)
         is_new = approval.first_yes is None and stored.first_yes == decision

@@ -39,8 +39,8 @@ def check_confirmed(
     """Require of an approval what no link scanner does: to type the instance id if the plan
     terminates, and to accept the loss of data if it wipes local disks. Any other answer passes.
 
-    Raises: DecisionRefused if one of the two is missing, with what to do; for an approval of an
-    episode that is over; and for one that names another instance, also of a stop.
+    Raises: DecisionRefused, with what to do, if one of the two is missing; for another instance id
+    than that of the question, even if none was needed; and if the episode is over.
     """
     if decision.answer is not Answer.APPROVE:
         return
@@ -51,14 +51,15 @@ def check_confirmed(
     plan = episode.plan
     status = ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
-    typed = (typed_instance_id or "").strip()
-    if typed and typed != episode.ref.instance_id and not plan.destroys:
-        why = f"this question is about {episode.ref.instance_id}, not about the instance id given"
-        raise DecisionRefused(why, status=status)
-    if plan.destroys and typed != episode.ref.instance_id:
+    typed_id = (typed_instance_id or "").strip()
+    is_right_id = typed_id == episode.ref.instance_id
+    if plan.destroys and not is_right_id:
         raise DecisionRefused(
             f"this plan terminates the instance: {to_type} to approve", status=status
         )
+    if typed_id and not is_right_id:
+        why = f"this question is about {episode.ref.instance_id}, not about the instance id given"
+        raise DecisionRefused(why, status=status)
     if plan.loses_local_disks and not losses_accepted:
         lost = "the data on its local disks would be lost for good"
         raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
