@@ -285,29 +285,31 @@ class RecordOutcome:
         return "; ".join(reasons)
 
     def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
-        """Return whether people can know of the episode. They cannot if no channel took its
-        message, or it failed in mode `ask` before its question waited for an answer: then another
-        episode follows soon. Raises: CloudError."""
+        """Return whether people can know of the episode; if not, another one follows soon.
+
+        They cannot if no channel took its message, or if it failed in mode `ask` before its
+        question was delivered, or without a stored question. Raises: CloudError.
+        """
         if reason.startswith(errors.NobodyListens.__name__):
             return False
-        if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
+        may_be_undelivered = episode.mode is Mode.ASK and outcome is Outcome.FAILED
+        if not may_be_undelivered:
             return True
         approval = self.approval_store.approval(episode.approval_id)
-        return approval is not None and approval.task_token is not None
+        return approval is not None and approval.was_delivered
 
     def _quiet_after_restarts(self, episode: Episode) -> UtcDatetime | None:
         """Return until when nobody is asked after this question about restarts by others. Return
-        `None` if it is about none, or was canceled before anybody was asked, as while it waited for
-        working hours. Raises: CloudError."""
+        `None` if it is about none, has no stored question, or was canceled before anybody was
+        asked, as while it waited for working hours. Raises: CloudError."""
         until = quiet_after_restarts_until(episode)
         if until is None:
             return None
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None:
             return None
-        # The task that waits for the answer begins once a channel has delivered the question. An
-        # answer may come before that.
-        was_asked = approval.task_token is not None or approval.decision is not None
+        # An answer may come before the delivery is noted.
+        was_asked = approval.was_delivered or approval.decision is not None
         return until if was_asked else None
 
     def _remove_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:

@@ -120,6 +120,12 @@ class Approval:
         return self.answer_by or self.expires_at
 
     @property
+    def was_delivered(self) -> bool:
+        """Return whether a channel has delivered the question. Only then does a task begin to wait
+        for the answer, and bind its token to the question."""
+        return self.task_token is not None
+
+    @property
     def link_ends(self) -> UtcDatetime:
         """Return when the links to the question end: 30 days after the last answer, or after the
         time to answer if that is later.
