@@ -121,7 +121,8 @@ class Clients:
 
         Without a target it is in the function's own Region and with its own credentials. With
         `repeat` botocore retries a call, without it is sent once; without `patient` it gives up
-        within seconds.
+        within seconds. A new client for a session about an episode replaces all clients of other
+        episodes. Raises: botocore's errors if it cannot be made, as for an unknown profile.
         """
         region = target.region if target else self._region
         role = _OWN
@@ -133,12 +134,12 @@ class Clients:
                 self._forget_other_episodes(role)
                 # To check hundreds of queries in each call took a third of a sweep, and CloudWatch
                 # checks them, too.
-                checked = service != "cloudwatch"
+                checks_parameters = service != "cloudwatch"
                 config = _config(
                     repeat=repeat,
                     patient=patient,
-                    polite=target is not None,
-                    checked=checked,
+                    slows_down=target is not None,
+                    checks_parameters=checks_parameters,
                     read_timeout_seconds=self._read_timeout_seconds,
                 )
                 create = self._session(role).create_client
@@ -447,27 +448,31 @@ def _config(
     *,
     repeat: bool,
     patient: bool = True,
-    polite: bool = False,
-    checked: bool = True,
+    slows_down: bool = False,
+    checks_parameters: bool = True,
     read_timeout_seconds: int = _READ_SECONDS,
 ) -> Config:
     """Return the settings of a client: with `repeat` it retries, without `patient` it gives up
-    within seconds. With `polite` it sends less once it was throttled, because others share the
-    rates of its account; only a patient client that repeats does. With `checked` botocore checks
-    the parameters of each call. `read_timeout_seconds` is how long a patient client waits for an
-    answer."""
-    attempts = 1
-    if repeat:
-        attempts = _ATTEMPTS if patient else _IMPATIENT_ATTEMPTS
-    is_adaptive = polite and repeat and patient
-    mode: Literal["adaptive", "standard"] = "adaptive" if is_adaptive else "standard"
-    connect_seconds = _CONNECT_SECONDS if patient else _SHORT_CONNECT_SECONDS
-    read_seconds = read_timeout_seconds if patient else _SHORT_READ_SECONDS
+    within seconds. With `slows_down` it sends less once it was throttled, because others share the
+    rates of its account; only a patient client that repeats does. With `checks_parameters` botocore
+    checks the parameters of each call. `read_timeout_seconds` is how long a patient client waits
+    for an answer."""
+    attempts = _ATTEMPTS
+    connect_seconds = _CONNECT_SECONDS
+    if not patient:
+        attempts = _IMPATIENT_ATTEMPTS
+        connect_seconds = _SHORT_CONNECT_SECONDS
+        read_timeout_seconds = _SHORT_READ_SECONDS
+    if not repeat:
+        attempts = 1
+    mode: Literal["adaptive", "standard"] = "standard"
+    if slows_down and repeat and patient:
+        mode = "adaptive"
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts},
         connect_timeout=connect_seconds,
-        read_timeout=read_seconds,
+        read_timeout=read_timeout_seconds,
         max_pool_connections=SMALL_CALLS_AT_A_TIME,
         user_agent_extra="gpu-governor",
-        parameter_validation=checked,
+        parameter_validation=checks_parameters,
     )

@@ -131,8 +131,8 @@ class ReadOnlyClients(Clients):
         operation = f"{model.service_model.service_name}:{model.name}"
         if operation not in self._allowed:
             raise SafetyError(f"{operation} was not sent: it is not on the list of what is read")
-        self._end_if_interrupted(operation)
-        _end_if_given_up(patience, _service_of(model, context), operation)
+        self._raise_if_interrupted(operation)
+        _raise_if_given_up(patience, _service_of(model, context), operation)
         with self._counting:
             self._calls[operation] += 1
             self._metrics_requested += len(params.get("MetricDataQueries", ()))
@@ -149,7 +149,7 @@ class ReadOnlyClients(Clients):
         Unavailable after an interruption; Throttled or Unavailable if its service is given up: no
         further try is made then."""
         name = f"{operation.service_model.service_name}:{operation.name}"
-        self._end_if_interrupted(name)
+        self._raise_if_interrupted(name)
         context = request_dict["context"]
         service = _service_of(operation, context)
         problem = _problem_of(response)
@@ -157,10 +157,10 @@ class ReadOnlyClients(Clients):
             patience.note_answer(service)
             return
         patience.note_failure(service, problem, context[_SENT_AT])
-        _end_if_given_up(patience, service, name)
+        _raise_if_given_up(patience, service, name)
 
-    def _end_if_interrupted(self, operation: str) -> None:
-        """Do nothing before an interruption. Raises: Unavailable."""
+    def _raise_if_interrupted(self, operation: str) -> None:
+        """Raise Unavailable after an interruption; before it, do nothing."""
         if self._is_interrupted:
             raise Unavailable(
                 f"{operation} was not sent: the scan was interrupted",
@@ -192,20 +192,15 @@ def _problem_of(response: Any) -> str:
     return NO_ANSWER if http.status_code >= 500 else ""
 
 
-def _end_if_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
-    """Do nothing if neither the service nor its Region is given up. Raises: Throttled or
-    Unavailable."""
-    problem = patience.given_up(service)
-    if not problem:
-        _end_if_region_given_up(patience, service, operation)
-        return
-    words = f"{problem}, and was given up in this Region after some seconds"
-    kind = Throttled if problem == THROTTLED else Unavailable
-    raise kind(f"{operation}: {service.service} {words}", operation=operation, words=words)
-
-
-def _end_if_region_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
-    """Do nothing if the Region is not given up. Raises: Unavailable."""
+def _raise_if_given_up(patience: Patience, service: ServiceOfRegion, operation: str) -> None:
+    """Raise Throttled for a service that was given up because it throttled every call, and
+    Unavailable for one that did not answer, or whose Region is given up. Do nothing for any
+    other."""
+    why_given_up = patience.given_up(service)
+    if why_given_up:
+        words = f"{why_given_up}, and was given up in this Region after some seconds"
+        error = Throttled if why_given_up == THROTTLED else Unavailable
+        raise error(f"{operation}: {service.service} {words}", operation=operation, words=words)
     if patience.is_region_given_up(service.region):
         words = "the service was not called, because others in this Region did not answer"
         raise Unavailable(f"{operation}: {words}", operation=operation, words=words)
