@@ -148,8 +148,9 @@ def daily_cost(usd_per_hour: UsdPerHour) -> Usd:
 
 
 def span(length: timedelta) -> str:
-    """Return a length as text, rounded down: `35 min`, `6 h 40 min`, `30 h` or `3 days`. A length
-    below a minute, or below zero, is `less than a minute`."""
+    """Return a length as text, rounded down: to minutes below 24 hours (`35 min`, `6 h 40 min`),
+    to hours below 48 (`30 h`), else to days (`3 days`). A length below a minute, or below zero, is
+    `less than a minute`."""
     minutes = max(0, int(length.total_seconds() // 60))
     hours, minutes_of_hour = divmod(minutes, 60)
     if minutes < 1:
@@ -166,8 +167,8 @@ def span(length: timedelta) -> str:
 
 
 def left(length: timedelta) -> str:
-    """Return the time that is left as text, rounded down, without minutes from one hour on: `35
-    min`, `23 h` or `3 days`."""
+    """Return the time that is left as `span` does, but without minutes from one hour on: `35 min`,
+    `23 h`, `30 h` or `3 days`; `less than a minute` if none is left."""
     hour = timedelta(hours=1)
     if length < hour:
         return span(length)

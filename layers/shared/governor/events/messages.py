@@ -243,10 +243,12 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the message about an announced date for the `instances` of one owner.
+    """Return the message about an announced date, or an announcement without a date, for the
+    `instances` of one owner. It is about the instance if there is just one, else about the account
+    and Region of the notice.
 
-    With `again` it is the reminder, which is critical. Else it is the first message, and with
-    `reminded` it says that a reminder follows.
+    With `again` it is the reminder, which is critical. Else it is the first message, with the
+    severity of its template, and with `reminded` it says that a reminder follows.
     """
     instance = only_instance(instances)
     at = notice.at
@@ -315,21 +317,25 @@ def block_alert(
 
     A block is paid whether it is used or not.
     """
-    target = Target(change.account, change.region)
     names = ", ".join(instance_text(instance) for instance in instances)
     words = {"listed": names or "none yet"}
     facts: dict[str, object] = {
         "capacity_reservation_id": change.reservation_id,
         "instance_ids": instance_ids(instances),
     }
+    about: Instance | Target = Target(change.account, change.region)
     if change.is_expiring:
+        template = "block ends"
+        dedup_id = f"expiring-{change.event_id}-{owner.key}"
         facts["what"] = "Capacity Block expires"
         facts["terminated_from"] = change.terminated_from
         facts[INCIDENT_UNTIL] = change.ends_at
-        about = only_instance(instances) or target
-        dedup_id = f"expiring-{change.event_id}-{owner.key}"
-        return alert_from_template("block ends", about, dedup_id, now, facts, words, owner=owner)
-    facts["what"] = "Capacity Block delivered"
-    facts["ends_at"] = change.ends_at
-    dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
-    return alert_from_template("block begins", target, dedup_id, now, facts, words, owner=owner)
+        only = only_instance(instances)
+        if only is not None:
+            about = only
+    else:
+        template = "block begins"
+        dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
+        facts["what"] = "Capacity Block delivered"
+        facts["ends_at"] = change.ends_at
+    return alert_from_template(template, about, dedup_id, now, facts, words, owner=owner)

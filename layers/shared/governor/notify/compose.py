@@ -83,45 +83,47 @@ def message_of(
 def _stage_words(
     alert: Alert, episode: Episode, now: UtcDatetime, deadline: UtcDatetime | None
 ) -> dict[str, Any]:
-    """Return the fields of a message that hold the words of this stage of the episode: lead,
-    sections, details, the text of the button, and `acts` (something happens by itself)."""
+    """Return the fields of a message that hold the words of this stage of the episode: those of
+    `word_fields`, `details`, the text of the `button`, and `acts` (something happens by itself:
+    after silence for a question, or after the notice)."""
     stage = questions.STAGE_OF[alert.kind]
-    asks = alert.kind in OPEN
     words, details = questions.stage_words(episode, stage, now, deadline)
-    if asks:
-        button = f"{episode.plan.verb.capitalize()} or keep it"
-    elif episode.gives_notice:
+    button = "See the details"
+    acts = episode.gives_notice
+    if episode.gives_notice:
         button = "Hold or keep it"
-    else:
-        button = "See the details"
-    return {
-        **word_fields(words),
-        "details": details.sections,
-        "button": button,
-        "acts": episode.asking.acts_on_silence if asks else episode.gives_notice,
-    }
+    if alert.kind in OPEN:
+        button = f"{episode.plan.verb.capitalize()} or keep it"
+        acts = episode.asking.acts_on_silence
+    return {**word_fields(words), "details": details.sections, "button": button, "acts": acts}
 
 
 def _alert_words(alert: Alert) -> dict[str, Any]:
-    """Return the fields of a message that hold the words of an alert without a stage: lead,
-    sections, the text of the button, and `acts` (something happens by itself: AWS does it, or
-    silence approves the question)."""
-    asks = alert.kind in OPEN
-    asks_and_acts = asks and alert.facts.get("acts_on_silence") is True
-    if asks:
-        button = "Decide"
-    elif alert.kind is AlertKind.APPROVED_WAITS:
-        button = "Hold or keep it"
-    elif alert.facts.get("episode"):
-        button = "See the record"
-    else:
-        page = console_page_of(alert)
-        button = "See the record" if page is None else page.button
+    """Return the fields of a message that hold the words of an alert that is no stage of an
+    episode: those of `word_fields`, the text of the `button`, and `acts` (something happens by
+    itself: AWS does it, or silence approves the question)."""
+    asks_and_acts = alert.kind in OPEN and alert.facts.get("acts_on_silence") is True
     return {
         **word_fields(words_of(alert)),
-        "button": button,
+        "button": _button_of(alert),
         "acts": alert.kind in _DONE_BY_AWS or asks_and_acts,
     }
+
+
+def _button_of(alert: Alert) -> str:
+    """Return the text of the button under an alert that is no stage of an episode. It leads to the
+    question while that is open, to the record of the episode, or to the page of the console that
+    shows what the alert is about."""
+    if alert.kind in OPEN:
+        return "Decide"
+    if alert.kind is AlertKind.APPROVED_WAITS:
+        return "Hold or keep it"
+    page = None
+    if not alert.facts.get("episode"):
+        page = console_page_of(alert)
+    if page is None:
+        return "See the record"
+    return page.button
 
 
 def _stage_figures(episode: Episode, now: UtcDatetime) -> dict[str, Any]:

@@ -297,10 +297,12 @@ def _changed_since(
 
 
 def _clock_ahead(newest: Evidence, now: UtcDatetime) -> timedelta:
-    """Return how far after `now` the newest GPU reading ends; zero or less if it ends before, or
-    there is none."""
+    """Return how far after `now` the newest reading of GPU utilization ends; zero if none ends
+    after it, as when there are no readings."""
     all_series = [gpu.utilization for gpu in newest.gpus]
     if newest.aggregate:
         all_series.append(newest.aggregate)
-    reading_ends = [last_reading_end(series, newest.window) for series in all_series]
-    return max(reading_ends, default=now) - now
+    newest_end = now
+    for series in all_series:
+        newest_end = max(newest_end, last_reading_end(series, newest.window))
+    return newest_end - now

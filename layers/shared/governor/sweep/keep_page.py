@@ -5,7 +5,7 @@ The page is a read model: no decision may use it, and a sweep goes on if the pag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -93,15 +93,12 @@ def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) 
     """Return a row for each instance of the target that GPU Governor stopped and nobody has started
     since; empty if there is none.
 
-    The ledger is read only if an episode of an instance that does not run has ended. A failed read
-    becomes a problem of the sweep, and the rows of the previous page stay.
+    The ledger is read only if it may have such an instance. If that fails with a GovernorError,
+    this becomes a problem of the sweep, and the rows of the previous page are returned. Any other
+    error is raised.
     """
     running_ids = {case.id for case in sweep.cases}
-    may_have_stopped = False
-    for instance_id, record in sweep.records.items():
-        if instance_id not in running_ids and record.last_outcome is not None:
-            may_have_stopped = True
-    if not may_have_stopped:
+    if not _may_have_stopped_any(sweep, running_ids):
         return []
     read_open = partial(ledger_store.open_of, sweep.target)
     entries = sweep.attempt_read("instances that are stopped", read_open)
@@ -112,6 +109,14 @@ def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) 
         if row.verdict == STOPPED and row.instance_id not in running_ids:
             known_rows.append(row)
     return known_rows
+
+
+def _may_have_stopped_any(sweep: Sweep, running_ids: Collection[str]) -> bool:
+    """Return whether an episode of an instance that does not run has ended."""
+    for instance_id, record in sweep.records.items():
+        if instance_id not in running_ids and record.last_outcome is not None:
+            return True
+    return False
 
 
 def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:

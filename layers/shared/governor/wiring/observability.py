@@ -36,8 +36,10 @@ class _WithoutAddresses(LambdaPowertoolsFormatter):
 
 
 def hide_addresses(record: logging.LogRecord) -> bool:
-    """Change a log record so that it shows only the domain of each email address. Return true
-    always: as a filter of logging, this drops no record."""
+    """Change a log record so that its message and the trace of its exception show only the domain
+    of each email address. A trace that is already text is the one that this filter wrote for
+    another handler. Return true always: as a filter of logging, this drops no record. Raises:
+    TypeError or ValueError if the arguments do not fit the message."""
     record.msg = without_addresses(record.getMessage())
     record.args = None
     if record.exc_info and not record.exc_text:

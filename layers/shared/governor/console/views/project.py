@@ -181,8 +181,9 @@ def project(request: ViewRequest) -> Page:
 
 
 def _job_lines(by_job: ProjectJobs) -> list[JobCost]:
-    """Return the rows of the table of jobs, which add up to the project; empty if the project names
-    no job."""
+    """Return the rows of the table of jobs: the most expensive jobs, one row for the sum of the
+    jobs after them, and the costs without a job. They add up to the cost of the project. Empty if
+    no instance of the project names a job."""
     if not by_job.names_a_job:
         return []
     return list(by_job.shortened(_JOBS_LISTED))

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from governor.console.page import Page, Table, ViewRequest
 from governor.console.views import addresses, charts, figures
+from governor.core.units import UtcDatetime
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules import jobs
 from governor.money.rules.cost import DAY, month_end, month_of, month_start
@@ -59,7 +60,7 @@ def savings(request: ViewRequest) -> Page:
             "is_now": month_of(now) == month_of(start),
             "final_at": final_at,
             "steps": _steps(month_report),
-            "chart": _sums_chart(request, entries, days),
+            "chart": _sums_chart(request, start, entries, days),
             "groups": largest_groups,
             "booked": shown,
             "counts_for": counts_for,
@@ -83,21 +84,27 @@ def savings(request: ViewRequest) -> Page:
 
 
 def _sums_chart(
-    request: ViewRequest, entries: Sequence[LedgerEntry], days: Sequence[date]
+    request: ViewRequest,
+    start: UtcDatetime,
+    entries: Sequence[LedgerEntry],
+    days: Sequence[date],
 ) -> charts.Chart:
-    """Return the chart of the net saving up to each of these days, which are those of the page's
-    month, and up to the same days of the month before."""
-    start = addresses.month_in(request)
-    month_before = month_start(start - DAY)
+    """Return the chart of the net saving from `start`, the beginning of a month, to each of its
+    `days` that has begun, and of the month before to the same days. `entries` are those of the
+    ledger that count in the two months."""
+    first_day = start.date()
     end = min(request.now, month_end(start))
-    counts_for = request.counts_for
     # `end` may be the first moment of the next month, whose day does not count.
-    days_so_far = figures.days_between(days[0], (end - _MOMENT).date())
-    saved_so_far = net_by_day(entries, days_so_far, end, counts_for)
-    days_before = figures.days_between(month_before.date(), days[0] - DAY)
-    saved_before = net_by_day(entries, days_before, start, counts_for)
+    last_day = (end - _MOMENT).date()
+    days_so_far = figures.days_between(first_day, last_day)
+    saved_so_far = net_by_day(entries, days_so_far, end, request.counts_for)
+
+    month_before = month_start(start - DAY)
+    days_before = figures.days_between(month_before.date(), first_day - DAY)
+    saved_before = net_by_day(entries, days_before, start, request.counts_for)
     # The month before may have more days than this one.
     sums_before = list(accumulate(saved_before))[: len(days)]
+
     sums = [("month-before", sums_before), ("this-month", list(accumulate(saved_so_far)))]
     return charts.lines(days, sums)
 

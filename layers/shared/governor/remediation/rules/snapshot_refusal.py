@@ -25,35 +25,39 @@ _BREAKS_TAG_POLICY = "TagPolicyViolation"
 
 
 def refused_snapshots_text(error: CloudError, tags: Mapping[str, str]) -> str:
-    """Return why the snapshots with these tags are refused, in EC2's words, and what to do.
+    """Return why the snapshots with these tags, of which there is at least one, are refused, in
+    EC2's words, and what to do.
 
     An example: `EC2 refuses its snapshots: UnauthorizedOperation: You are not authorized ... with
     an explicit deny in a service control policy. The organization refuses snapshots with the tags
     Name, DeleteAfter: set the tags that it demands in plan.snapshot_tags`.
     """
     words = _words_of(error)
-    named_tags = _named(tags)
-    # EC2 names the policy at the end of its words, so they are not cut yet.
+    # EC2 names the policy at the end of its words, so the advice needs all of them.
+    advice = _advice(error, words, _named(tags))
+    return f"EC2 refuses its snapshots: {clip(words, _MOST_CHARACTERS)}. {advice}"
+
+
+def _advice(error: CloudError, words: str, named_tags: str) -> str:
+    """Return what to do about the refusal, by its code and by EC2's words, which are not cut."""
     if _is_by_organization(error, words):
-        advice = (
+        return (
             f"The organization refuses snapshots with the tags {named_tags}: "
             "set the tags that it demands in plan.snapshot_tags"
         )
-    elif _is_of_quota(error):
-        advice = (
+    if _is_of_quota(error):
+        return (
             "This is a quota, not a matter of tags: delete snapshots, or ask AWS for a higher quota"
         )
-    elif _is_of_rate(error):
-        advice = "EC2 had too many calls, not a matter of tags: try again later"
-    elif isinstance(error, AccessDenied):
-        advice = (
+    if _is_of_rate(error):
+        return "EC2 had too many calls, not a matter of tags: try again later"
+    if isinstance(error, AccessDenied):
+        return (
             "Allow ec2:CreateSnapshots to the role of take_snapshot in this account. If a policy "
             f"of the organization demands more tags than {named_tags}, "
             "set those in plan.snapshot_tags"
         )
-    else:
-        advice = f"They would have the tags {named_tags}: docs/snapshots.md says how to change them"
-    return f"EC2 refuses its snapshots: {clip(words, _MOST_CHARACTERS)}. {advice}"
+    return f"They would have the tags {named_tags}: docs/snapshots.md says how to change them"
 
 
 def _words_of(error: CloudError) -> str:

@@ -26,8 +26,8 @@ _TOPIC = "Capacity Reservations"
 class CapacityReservations(Kind[ReservedCapacity, None]):
     """Capacity Reservations of accelerated types with free instances, which this account pays.
 
-    A row counts the free instances alone: the others are rows of their own. The use is read with
-    the list, because the price depends on it.
+    The row of a reservation stands for its free instances alone: instances that run in it have rows
+    of their own. The use is read with the list, because the price depends on it.
     """
 
     name = "capacity-reservation"
@@ -51,7 +51,7 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         usd = price_of_type(
             place, resource.instance_type, platform=resource.platform, tenancy=resource.tenancy
         )
-        return None if usd is None else usd * _count(resource)
+        return None if usd is None else usd * _free_instances(resource)
 
     def own_judgment(self, place: Place, resource: ReservedCapacity, measured: None) -> Judgment:
         """Return the judgment that the reservation is unused, if instances of it are free, and were
@@ -81,7 +81,7 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         count. Return the one that shows the reservation if nothing can be given back, or the
         evidence is weak; an empty text if it is exempt."""
         reservation_id = resource.resource_id
-        kept = resource.total - _count(resource)
+        kept = resource.total - _free_instances(resource)
         is_proved = judgment.finding is Finding.UNUSED and judgment.strength is Strength.STRONG
         if not is_proved or kept < resource.committed:
             return aws_command(
@@ -114,11 +114,13 @@ class CapacityReservations(Kind[ReservedCapacity, None]):
         )
 
 
-def _count(resource: ReservedCapacity) -> int:
-    """Return how many instances a row counts."""
-    if resource.unused is None or not resource.unused.count:
+def _free_instances(resource: ReservedCapacity) -> int:
+    """Return for how many free instances the row stands: those that were free for hours. Return how
+    many are free now if that was not read, or if every one was used within those hours."""
+    unused = resource.unused
+    if unused is None or unused.count == 0:
         return resource.free_now
-    return resource.unused.count
+    return unused.count
 
 
 def _more(resource: ReservedCapacity, place: Place) -> str:
@@ -131,7 +133,7 @@ def _more(resource: ReservedCapacity, place: Place) -> str:
         parts.append(f"{count}empty for at least {span(place.now - unused.since)}")
     else:
         parts.append("for how long is not measured")
-    if resource.total - _count(resource) < resource.committed and resource.committed_until:
+    if resource.total - _free_instances(resource) < resource.committed and resource.committed_until:
         until = f"{resource.committed_until:%Y-%m-%d}"
         parts.append(f"{resource.committed} are committed until {until}")
     if resource.lent_by is not None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from shlex import join
-
+from governor.scan.kinds.commands import aws_command
 from governor.scan.kinds.sagemaker_endpoint.list import Endpoint
 from governor.scan.model import Finding, Judgment
 
-_LOOK_AT = (Finding.NOT_MEASURED, Finding.LIKELY_IDLE)
-
 
 def command_for(endpoint: Endpoint, judgment: Judgment) -> str:
-    """Return the command that deletes an unused endpoint, or that shows one that is not measured;
-    empty for any other. Its configuration stays, so that it can be created again."""
-    operation = ""
+    """Return the command that deletes an unused endpoint, or that shows one that is likely idle or
+    not measured; an empty text for any other finding. The configuration of a deleted endpoint
+    stays, so that it can be created again."""
     if judgment.finding is Finding.UNUSED:
         operation = "delete-endpoint"
-    elif judgment.finding in _LOOK_AT:
+    elif judgment.finding in (Finding.LIKELY_IDLE, Finding.NOT_MEASURED):
         operation = "describe-endpoint"
-    if not operation:
+    else:
         return ""
-    where = ("--region", endpoint.target.region)
-    return join(("aws", "sagemaker", operation, *where, "--endpoint-name", endpoint.resource_id))
+    return aws_command(endpoint.target, "sagemaker", operation, endpoint_name=endpoint.resource_id)
