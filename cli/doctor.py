@@ -41,7 +41,7 @@ from governor.evidence.model import Evidence
 from governor.evidence.ports import InstanceReader, Listed, MetricReader, SeriesFilter
 from governor.evidence.request import EvidenceRequest
 from governor.evidence.rules.figures import FIGURES, Publisher, metrics_of, published_by
-from governor.evidence.rules.freshness import clock_offset
+from governor.evidence.rules.freshness import newest_reading_offset
 from governor.health.read_health import LOST_METRIC
 from governor.policy.document import PolicyBook
 from governor.policy.rules.owners import NamingTag, unknown_owner
@@ -147,7 +147,7 @@ def examine(
             gathered.dimensions,
             request.policy,
             listed=listed_figures.get(instance_id, frozenset()),
-            clock_offset=clock_offset(newest_by_id[instance_id], now),
+            newest_reading_offset=newest_reading_offset(newest_by_id[instance_id], now),
         )
         profile_finding = profile_finding_by_id.get(instance_id)
         if profile_finding is not None:

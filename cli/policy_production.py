@@ -43,7 +43,7 @@ def missing(policy: Policy) -> Iterator[tuple[str, str]]:
     yield from _of_people(policy)
     yield from _of_acting(policy)
     yield from _of_exemption(policy)
-    yield from _of_brakes(policy)
+    yield from _of_limits(policy)
 
 
 def _of_people(policy: Policy) -> Iterator[tuple[str, str]]:
@@ -101,7 +101,7 @@ def _of_exemption(policy: Policy) -> Iterator[tuple[str, str]]:
         yield "exemption.tag_key", f"is a key that IAM does not see; choose one of {KEY_FOR_IAM}"
 
 
-def _of_brakes(policy: Policy) -> Iterator[tuple[str, str]]:
+def _of_limits(policy: Policy) -> Iterator[tuple[str, str]]:
     breaker = policy.breaker
     if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _LONGEST_FREEZE_SHARE:
         yield (

@@ -88,18 +88,18 @@ def findings(
     policy: Policy,
     *,
     listed: Collection[str] = (),
-    clock_offset: timedelta = timedelta(0),
+    newest_reading_offset: timedelta = timedelta(0),
 ) -> tuple[Finding, ...]:
     """Return all findings, the worst first; an empty tuple if all is right.
 
     `dimensions` are per-GPU sets, `None` when they were not looked for. `listed` are the figures
-    that the instance published at some time in the last two weeks. `clock_offset` is how far
-    from now its newest reading is dated, below zero if it is old.
+    that the instance published at some time in the last two weeks. `newest_reading_offset` is how
+    far from now its newest reading is dated, below zero if it is old.
     """
     unsorted = [
         *_findings(instance, evidence, dimensions, policy),
         *_stopped_findings(evidence, listed, policy),
-        *_clock_findings(clock_offset),
+        *_newest_reading_findings(newest_reading_offset),
     ]
     return ordered(unsorted)
 
@@ -280,9 +280,10 @@ _LATE = timedelta(minutes=10)
 """A reading is about this old at most where the agent publishes once in five minutes."""
 
 
-def _clock_findings(offset: timedelta) -> Iterator[Finding]:
-    """Yield that the newest reading is dated ahead of now by more than a minute, which an agent may
-    round, or that it is old."""
+def _newest_reading_findings(offset: timedelta) -> Iterator[Finding]:
+    """Yield the finding that the newest reading is dated ahead of now by more than a minute (an
+    agent may round to one), so that the clock is fast; or that it is more than ten minutes old: the
+    clock is slow, or readings come late. Yield nothing for any other."""
     if offset > timedelta(minutes=1):
         yield _finding(Health.WRONG, "clock", ahead=minutes(offset), behind=0)
     elif offset < -_LATE:

@@ -185,7 +185,7 @@ def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(
     sqs = aws.client("sqs")
     url = sqs.create_queue(QueueName="failures")["QueueUrl"]
     given_up = alert(at=NOW.replace(microsecond=0))
-    SqsDeadLetters(aws, url).park(given_up, why)
+    SqsDeadLetters(aws, url).dead_letter(given_up, why)
 
     (kept,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
     assert Again(given_up) == parse_queued(kept["Body"])

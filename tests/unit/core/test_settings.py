@@ -10,8 +10,8 @@ import pytest
 
 from governor.core.settings import SettingError
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.brakes import Breaker
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
+from governor.policy.model.limits import Breaker
 from governor.policy.model.money import Budget, Ledger, Prices
 from governor.policy.model.notices import Health
 

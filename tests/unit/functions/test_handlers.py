@@ -135,8 +135,8 @@ def parts(
         "archive": SimpleNamespace(keep=lambda *_: True),
         "reports": SimpleNamespace(keep=lambda *_: None),
         "undoer": SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")),
-        "queue": SimpleNamespace(later=lambda *_: None),
-        "failures": SimpleNamespace(park=lambda *_: None, keep=lambda *_: None),
+        "queue": SimpleNamespace(send_later=lambda *_: None),
+        "failures": SimpleNamespace(dead_letter=lambda *_: None, keep=lambda *_: None),
         **more,
     }
     known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}

@@ -7,7 +7,7 @@ from datetime import timedelta
 from governor.limits.freezes import FREEZE_CHECKED, ShowLimits, caps_of, wait_for_room
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import hour_of
-from governor.policy.model.brakes import Caps
+from governor.policy.model.limits import Caps
 from tests.builders import NOW, TARGET
 from tests.unit.worlds.world import World
 

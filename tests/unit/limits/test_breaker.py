@@ -27,7 +27,7 @@ from governor.limits.rules.breaker import (
     why_freeze_target,
 )
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import VerdictKind as Kind
 from tests.builders import NOW

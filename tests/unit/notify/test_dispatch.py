@@ -44,7 +44,7 @@ from governor.notify.dispatch import Dispatch
 from governor.notify.dispatched import Dispatched
 from governor.notify.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
 from governor.notify.registry import CHANNELS, Recipients, Registry, Route
-from governor.notify.vouch import Vouch
+from governor.notify.verify_alert import VerifyAlert
 from governor.notify.worker import Worker
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
@@ -109,10 +109,10 @@ def sealed(alert: Alert) -> Alert:
     return replace(alert, facts={**alert.facts, SEAL: seal(sealed_text(alert))})
 
 
-def vouch(world: Any, alarms: Sequence[Alert] = ()) -> Vouch:
+def verifier(world: Any, alarms: Sequence[Alert] = ()) -> VerifyAlert:
     """With these alarms in CloudWatch."""
     known = {str(alarm.facts["alarm"]): alarm for alarm in alarms}
-    return Vouch(
+    return VerifyAlert(
         world.clock,
         episode_store=world.state,
         approval_store=world.state,
@@ -139,7 +139,7 @@ class Post:
         )
         registry: Any = self.registry
         self.slept: list[float] = []
-        self.parked: list[tuple[Alert, str]] = []
+        self.dead_lettered: list[tuple[Alert, str]] = []
         self.refused: list[tuple[str, str]] = []
         self.dispatch = Dispatch(
             self.world.clock,
@@ -149,8 +149,8 @@ class Post:
             failure_store=self.world.state,
             signer=SIGNER,
             registry=registry,
-            park=lambda alert, why: self.parked.append((alert, why)),
-            vouch=vouch(self.world),
+            dead_letter=lambda alert, why: self.dead_lettered.append((alert, why)),
+            verify=verifier(self.world),
             delivery_seal=self.world.seals.deliveries,
             sleep=self.slept.append,
         )
@@ -253,7 +253,7 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
 
     assert Dispatched(1, 1) == post.dispatch([old])
     assert "given up: slack: 503" == post.records()["slack"]
-    assert [(old, "slack: 503")] == post.parked
+    assert [(old, "slack: 503")] == post.dead_lettered
 
 
 def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
@@ -274,9 +274,9 @@ def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
         route.channel.failures = [error]  # type: ignore[attr-defined]
 
     assert Dispatched(0, 3) == post.dispatch([old])
-    assert [(old, "slack: 503; teams: ValueError")] == post.parked
+    assert [(old, "slack: 503; teams: ValueError")] == post.dead_lettered
     assert Dispatched(0, 0) == post.dispatch([old])
-    assert 1 == len(post.parked)
+    assert 1 == len(post.dead_lettered)
 
 
 def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
@@ -288,9 +288,9 @@ def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
     again = queued(post, body=json.dumps({"again": alert_document(old)}))
 
     assert [] == worker(post, queue, [])([again])
-    assert ([], 2) == (post.chat.sent, len(post.parked))
+    assert ([], 2) == (post.chat.sent, len(post.dead_lettered))
     assert [] == worker(post, queue, [])([again])
-    assert (1, 1, 2) == (len(post.mail.sent), len(post.chat.sent), len(post.parked))
+    assert (1, 1, 2) == (len(post.mail.sent), len(post.chat.sent), len(post.dead_lettered))
     assert {"email": None, "slack": None} == post.records()
 
 
@@ -299,11 +299,11 @@ def test_what_cannot_be_kept_is_not_given_up_yet() -> None:
     post = Post()
     old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
     post.chat.failures = [DeliveryRetryable("503")] * 2
-    parked, post.dispatch = post.dispatch, replace(post.dispatch, park=_unreachable)
+    unreachable, post.dispatch = post.dispatch, replace(post.dispatch, dead_letter=_unreachable)
 
     assert Dispatched(1, 0, left=1) == post.dispatch([old])
     assert None is post.records()["slack"]
-    assert Dispatched(0, 1) == parked([old])
+    assert Dispatched(0, 1) == unreachable([old])
 
 
 def _unreachable(alert: Alert, why: str) -> None:
@@ -326,7 +326,7 @@ def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() 
     assert ["f0"] == fleet.worker([flush])
     assert Dispatched(3, 1, left=2, retry_after_seconds=70) == fleet.seen[-1]
     assert [(waiting[0].body, "email: 429")] == [
-        (json.dumps(alert_document(alert)), why) for alert, why in fleet.parked
+        (json.dumps(alert_document(alert)), why) for alert, why in fleet.dead_lettered
     ]
     fleet.world.clock.moment = NOW + timedelta(seconds=70)
     assert [] == fleet.worker([flush])
@@ -902,16 +902,16 @@ def test_people_who_share_no_address_share_no_group() -> None:
 
 @dataclass
 class FakeQueue:
-    """Remembers what was hidden for how long."""
+    """Remembers what waits for how long."""
 
-    hidden: list[tuple[str, int]] = field(default_factory=list)
+    delayed: list[tuple[str, int]] = field(default_factory=list)
     put: list[tuple[str, int]] = field(default_factory=list)
 
-    def hide(self, receipt: str, seconds: int) -> None:
+    def retry_after(self, receipt: str, seconds: int) -> None:
         """As the Protocol says."""
-        self.hidden.append((receipt, seconds))
+        self.delayed.append((receipt, seconds))
 
-    def later(self, body: str, seconds: int) -> None:
+    def send_later(self, body: str, seconds: int) -> None:
         """As the Protocol says."""
         self.put.append((body, seconds))
 
@@ -942,12 +942,12 @@ def test_an_alert_survives_the_queue() -> None:
 
 
 def test_a_bad_message_holds_up_no_other() -> None:
-    """It stays in the queue, and is parked in the end; the others are delivered."""
+    """The queue moves it to the dead-letter queue in the end; the others are delivered."""
     post, queue, seen = Post(), FakeQueue(), list[Dispatched]()
     digest_rule(post, digest_from=0)
     left = worker(post, queue, seen)([queued(post, 1, body="{}"), queued(post, 2)])
 
-    assert (["m1"], [("r1", 15)]) == (left, queue.hidden)
+    assert (["m1"], [("r1", 15)]) == (left, queue.delayed)
     assert [Dispatched(0, 0, left=1), Dispatched(2, 0)] == seen
 
 
@@ -958,11 +958,11 @@ def digest_rule(post: Post, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "receives", "hidden"),
+    ("wanted", "receives", "delay"),
     [(None, 1, 15), (None, 4, 120), (70, 1, 70), (None, 30, 900), (5, 1, 15)],
 )
 def test_what_is_left_comes_back_later_each_time(
-    wanted: int | None, receives: int, hidden: int
+    wanted: int | None, receives: int, delay: int
 ) -> None:
     """At least as late as the channel asked for, and never in a rush."""
     post, queue = Post(), FakeQueue()
@@ -970,7 +970,7 @@ def test_what_is_left_comes_back_later_each_time(
     post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=wanted)]
 
     assert ["m1"] == worker(post, queue, [])([queued(post, receives=receives)])
-    assert [("r1", hidden)] == queue.hidden
+    assert [("r1", delay)] == queue.delayed
 
 
 def test_what_stands_in_the_way_of_all_channels_leaves_the_message_in_the_queue() -> None:
@@ -991,7 +991,7 @@ def test_what_stands_in_the_way_of_all_channels_leaves_the_message_in_the_queue(
     )
     old = replace(queued(post), sent_at=NOW - timedelta(hours=2))
 
-    assert (["m1"], [("r1", 15)]) == (work([old]), queue.hidden)
+    assert (["m1"], [("r1", 15)]) == (work([old]), queue.delayed)
     assert [(Dispatched(0, 0, left=1), 7200.0)] == seen
 
 
@@ -1055,7 +1055,7 @@ def test_an_alarm_reaches_the_default_contacts_in_the_words_of_cloudwatch(again:
     """Nothing of the message is believed but the name; also of one that somebody has put back."""
     post = Post()
     known = in_cloudwatch("stack-PutAwayErrorsAlarm")
-    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    post.dispatch = replace(post.dispatch, verify=verifier(post.world, [known]))
     text = ALARM.replace("Threshold", "Click https://evil.example.com")
     alert = known if again else parse_queued(text % "ALARM")
     assert isinstance(alert, Alert)
@@ -1097,7 +1097,7 @@ def test_the_end_of_an_alarm_is_for_machines_alone() -> None:
     """A mail would be one more; nobody misses it, so nothing is recorded as delivered to nobody."""
     post, known = Post(), in_cloudwatch("stack-PutAwayErrorsAlarm")
     over = replace(known, kind=AlertKind.ALARM_OVER, severity=Severity.INFO, dedup_id="alarm-2")
-    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [over]))
+    post.dispatch = replace(post.dispatch, verify=verifier(post.world, [over]))
     pager, hook = FakeChannel("pagerduty"), FakeChannel("webhook")
     post.registry.routes_ += [Route(pager, "service"), Route(hook, "webhook")]
     assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)] * 2)
@@ -1113,7 +1113,7 @@ def test_an_alarm_that_came_back_before_its_end_was_sent_goes_to_all() -> None:
     """CloudWatch is believed, not the order in which a queue hands out messages."""
     post = Post()
     known = in_cloudwatch("stack-PutAwayErrorsAlarm")
-    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    post.dispatch = replace(post.dispatch, verify=verifier(post.world, [known]))
     assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)])
     assert [AlertKind.ALARM] == [message.kind for message in post.mail.sent]
 
@@ -1122,7 +1122,7 @@ def test_people_hear_of_an_alarm_also_when_it_is_over_by_then() -> None:
     """A message that waited for its channel is not lost because the alarm is."""
     post = Post()
     known = replace(in_cloudwatch("stack-PutAwayErrorsAlarm"), kind=AlertKind.ALARM_OVER)
-    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    post.dispatch = replace(post.dispatch, verify=verifier(post.world, [known]))
     assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM % "ALARM")])
     assert [AlertKind.ALARM] == [message.kind for message in post.mail.sent]
 
@@ -1131,7 +1131,7 @@ def test_an_alarm_and_its_end_are_sent_one_after_the_other() -> None:
     """Else a slow worker opened again what another one has just resolved."""
     post = Post()
     post.dispatch = replace(
-        post.dispatch, vouch=vouch(post.world, [in_cloudwatch("stack-PutAwayErrorsAlarm")])
+        post.dispatch, verify=verifier(post.world, [in_cloudwatch("stack-PutAwayErrorsAlarm")])
     )
     assert post.world.state.take_lease("stack-PutAwayErrorsAlarm", NOW, 300)
     assert ["m1"] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)])
@@ -1303,7 +1303,7 @@ class Fleet:
             [Route(self.mail, address, address, own=True), Route(self.hook, "webhook")]
         )
         numbers = iter(range(1, 100))
-        self.parked: list[tuple[Alert, str]] = []
+        self.dead_lettered: list[tuple[Alert, str]] = []
         self.refused: list[tuple[str, str]] = []
         self.dispatch = Dispatch(
             world.clock,
@@ -1313,8 +1313,8 @@ class Fleet:
             failure_store=world.state,
             signer=SIGNER,
             registry=registry,
-            park=lambda alert, why: self.parked.append((alert, why)),
-            vouch=vouch(world),
+            dead_letter=lambda alert, why: self.dead_lettered.append((alert, why)),
+            verify=verifier(world),
             delivery_seal=world.seals.deliveries,
             digest_id=lambda: f"digest-{next(numbers)}",
         )
@@ -1432,7 +1432,7 @@ def test_a_digest_that_may_pass_later_stays_in_the_outbox() -> None:
 
 
 def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> None:
-    """It is kept for a person, as what nothing vouches for."""
+    """It is kept for a person, as what nothing proves."""
     fleet = Fleet(3)
     fleet.worker(fleet.alerts())
     group = json.loads(fleet.queue.put[0][0])["flush"]
@@ -1518,7 +1518,7 @@ def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
     assert (["m1"], [], [("r1", 15)]) == (
         worker(post, queue, [])([message]),
         post.mail.sent,
-        queue.hidden,
+        queue.delayed,
     )
     post.world.state.end_lease(post.world.ref.execution_name)
     assert [] == worker(post, queue, [])([message])

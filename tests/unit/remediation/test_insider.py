@@ -17,7 +17,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import MustWait, SafetyError
 from governor.episode.model.plan import Step
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.brakes import Caps
+from governor.policy.model.limits import Caps
 from governor.table import keys
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET

@@ -17,7 +17,7 @@ from governor.evidence.model import Evidence
 from governor.evidence.rules.series import window_before
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action
-from governor.policy.model.brakes import Caps
+from governor.policy.model.limits import Caps
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET, make_evidence

@@ -23,7 +23,7 @@ from governor.core.errors import (
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.limits.model.breaker import BreakerState
-from governor.policy.model.brakes import Breaker, Caps
+from governor.policy.model.limits import Breaker, Caps
 from governor.policy.model.policy import Mode
 from governor.table import keys
 from tests.builders import NOW, TARGET

@@ -20,9 +20,9 @@ from evaluation.shares import upper_bound
 from governor.core.errors import PolicyError
 from governor.policy.document import parse_policy
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.brakes import Breaker
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.judging import IdleRule
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.ports import Policies
 from simulation import advice

@@ -16,7 +16,7 @@ from governor.core.instance import Target
 from governor.limits.model.breaker import HourCount, Hub
 from governor.limits.rules.breaker import hour_of, why_freeze_everything
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET

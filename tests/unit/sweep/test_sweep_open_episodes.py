@@ -14,7 +14,7 @@ from governor.approvals.model.approval import Answer, ApprovalStatus
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import DecisionRefused, Throttled, Unavailable
 from governor.episode.model.episode import Outcome, Phase
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.table import keys
 from governor.table.table import update

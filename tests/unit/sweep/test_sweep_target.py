@@ -18,7 +18,7 @@ from governor.episode.model.episode import Failing, InstanceRecord, Outcome
 from governor.evidence.ports import Listed, SeriesFilter
 from governor.limits.model.breaker import SweepDay
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import AppliedPolicy, Mode, Policy
 from governor.table import keys
 from governor.verdict.model import Hold

@@ -16,7 +16,7 @@ import pytest
 
 from governor.approvals.model.approval import ApprovalStatus
 from governor.episode.model.episode import Outcome
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.table.table import Document
 from tests.builders import NOW, TARGET

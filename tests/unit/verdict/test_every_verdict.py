@@ -14,7 +14,7 @@ import pytest
 from governor.core.instance import Instance
 from governor.evidence.model import Series
 from governor.verdict.model import NO_HOLD, Hold, Verdict, VerdictKind
-from governor.verdict.rules.judge import freeze, judge, judge_unread
+from governor.verdict.rules.judge import freeze, judge, judge_without_metrics
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 from tests.unit.template.machines import ROOT
 
@@ -24,7 +24,7 @@ BUSY = (*QUIET[:-1], 90.0)
 
 def unread(instance: Instance, hold: Hold = NO_HOLD) -> Verdict | None:
     """The verdict without any metrics; `None` if they must be read."""
-    return judge_unread(instance, hold, POLICY, NOW)
+    return judge_without_metrics(instance, hold, POLICY, NOW)
 
 
 def read(instance: Instance = PLAIN, *gpus: Series) -> Verdict:

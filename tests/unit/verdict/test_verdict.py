@@ -30,7 +30,7 @@ from governor.policy.model.judging import IdleRule, Vetoes
 from governor.policy.model.names import TagMatch
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import NO_HOLD, Hold, VerdictKind
-from governor.verdict.rules.judge import freeze, judge, judge_unread, ripe_at
+from governor.verdict.rules.judge import first_judged_at, freeze, judge, judge_without_metrics
 from governor.verdict.rules.judging import Subject
 from governor.verdict.rules.vetoes import activity, judge_age
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
@@ -209,7 +209,7 @@ def test_an_operators_instance_is_somebody_elses() -> None:
 def test_a_no_in_any_spelling_keeps_the_instance(key: str, value: str) -> None:
     """A human said no; how it is spelled is a matter for a message."""
     exempt = make_instance(tags={**INSTANCE.tags, key: value})
-    verdict = judge_unread(exempt, NO_HOLD, POLICY, NOW)
+    verdict = judge_without_metrics(exempt, NO_HOLD, POLICY, NOW)
 
     assert verdict is not None
     assert (VerdictKind.EXEMPT, f"carries the tag {printable(f'{key}={value}')}") == (
@@ -263,7 +263,7 @@ def test_other_tags_of_the_governor_exempt_nothing(key: str) -> None:
     """They begin alike; no more than that."""
     marked = make_instance(tags={**INSTANCE.tags, key: "exempt"})
 
-    assert judge_unread(marked, NO_HOLD, POLICY, NOW) is None
+    assert judge_without_metrics(marked, NO_HOLD, POLICY, NOW) is None
 
 
 @pytest.mark.parametrize("key", sorted(OWN_TAGS))
@@ -273,7 +273,7 @@ def test_no_policy_makes_the_governors_own_keys_exempt(key: str) -> None:
     policy = replace(POLICY, exemption=TagMatch("GpuGovernor", word))
     marked = make_instance(tags={**INSTANCE.tags, key: "exempt"})
 
-    assert judge_unread(marked, NO_HOLD, policy, NOW) is None
+    assert judge_without_metrics(marked, NO_HOLD, policy, NOW) is None
 
 
 def test_a_key_of_signs_alone_has_one_spelling() -> None:
@@ -292,14 +292,17 @@ def test_holds_of_people_need_no_metrics() -> None:
     assert VerdictKind.EXEMPT is _unread(exempt, NO_HOLD)
     assert VerdictKind.EXEMPT is _unread(INSTANCE, Hold(exempt_reason="license server"))
     assert VerdictKind.SNOOZED is _unread(INSTANCE, Hold(snoozed_until=NOW + timedelta(seconds=1)))
-    assert judge_unread(INSTANCE, over, POLICY, NOW) is None
+    assert judge_without_metrics(INSTANCE, over, POLICY, NOW) is None
 
 
 def test_a_young_instance_is_not_judged() -> None:
     """Neither within its grace, nor before the window can be covered at all."""
     assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=29)), NO_HOLD)
     assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=56)), NO_HOLD)
-    assert judge_unread(make_instance(launch_time=ago(minutes=58)), NO_HOLD, POLICY, NOW) is None
+    assert (
+        judge_without_metrics(make_instance(launch_time=ago(minutes=58)), NO_HOLD, POLICY, NOW)
+        is None
+    )
 
 
 @pytest.mark.parametrize("started", range(0, 300, 7))
@@ -309,7 +312,7 @@ def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start
     """At the first moment of judgment, at any second of a period: ten whole periods of twelve."""
     launched = datetime(2026, 11, 20, 9, 0, tzinfo=UTC) + timedelta(seconds=started)
     window = window_before(
-        ripe_at(make_instance(launch_time=launched), POLICY),
+        first_judged_at(make_instance(launch_time=launched), POLICY),
         POLICY.window,
         POLICY.period,
         POLICY.lag,
@@ -673,7 +676,7 @@ def test_a_gpu_that_stays_hidden_is_not_late(samples: Series, *, is_late: bool) 
 
 
 def _unread(instance: object, hold: Hold) -> VerdictKind:
-    verdict = judge_unread(instance, hold, POLICY, NOW)  # type: ignore[arg-type]
+    verdict = judge_without_metrics(instance, hold, POLICY, NOW)  # type: ignore[arg-type]
     assert verdict is not None
     return verdict.kind
 

@@ -16,12 +16,12 @@ from governor.policy.model.policy import Policy
 from governor.verdict import model
 from governor.verdict.model import NO_HOLD, Family, Hold, Verdict, VerdictKind, known_kind
 from governor.verdict.rules.judge import (
+    first_judged_at,
     idle_sentence,
     is_candidate,
     judge,
     judge_holes,
-    judge_unread,
-    ripe_at,
+    judge_without_metrics,
 )
 from governor.verdict.rules.proof import is_short_hole
 from governor.verdict.rules.vetoes import activity, judge_age
@@ -80,23 +80,23 @@ def test_what_becomes_of_each_kind() -> None:
 
 def test_people_s_word_holds_until_its_last_second() -> None:
     """And what is too young is so until its first."""
-    assert judge_unread(INSTANCE, Hold(snoozed_until=NOW), POLICY, NOW) is None
+    assert judge_without_metrics(INSTANCE, Hold(snoozed_until=NOW), POLICY, NOW) is None
     exempt = judge(INSTANCE, Hold(exempt_reason="mine"), make_evidence(), POLICY, NOW)
     assert (VerdictKind.EXEMPT, "exempted by decision: mine") == (exempt.kind, exempt.reason)
-    ripe = ripe_at(INSTANCE, POLICY)
-    assert INSTANCE.launch_time + 57 * MINUTE == ripe
-    assert judge_unread(INSTANCE, NO_HOLD, POLICY, ripe) is None
-    young = judge_unread(INSTANCE, NO_HOLD, POLICY, ripe - SECOND)
+    first = first_judged_at(INSTANCE, POLICY)
+    assert INSTANCE.launch_time + 57 * MINUTE == first
+    assert judge_without_metrics(INSTANCE, NO_HOLD, POLICY, first) is None
+    young = judge_without_metrics(INSTANCE, NO_HOLD, POLICY, first - SECOND)
     assert young is not None
     assert young.reason.startswith(
         "started 56 min ago; judged from Thu Nov 19, 08:57 UTC on (grace 30 min"
     )
     every = replace(POLICY, idle=IdleRule(minimum_coverage_percent=100.0))
-    assert INSTANCE.launch_time + 67 * MINUTE == ripe_at(INSTANCE, every)
+    assert INSTANCE.launch_time + 67 * MINUTE == first_judged_at(INSTANCE, every)
     long = replace(POLICY, idle=IdleRule(window_minutes=1200))
-    assert INSTANCE.launch_time + 967 * MINUTE == ripe_at(INSTANCE, long)
+    assert INSTANCE.launch_time + 967 * MINUTE == first_judged_at(INSTANCE, long)
     late = replace(POLICY, idle=IdleRule(grace_after_launch_minutes=180))
-    assert INSTANCE.launch_time + 180 * MINUTE == ripe_at(INSTANCE, late)
+    assert INSTANCE.launch_time + 180 * MINUTE == first_judged_at(INSTANCE, late)
 
 
 MISSING = (None,) * 3

@@ -21,8 +21,8 @@ from governor.limits.freezes import ShowLimits
 from governor.limits.model.breaker import BreakerState
 from governor.policy.document import parse_policy
 from governor.policy.model.acting import Action
-from governor.policy.model.brakes import Breaker
 from governor.policy.model.contacts import Contact, Ownership
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi

@@ -226,7 +226,7 @@ def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
 
 
 class CloudWatchAlarms(Adapter):
-    """Fulfils `governor.notify.vouch.Alarms`: alarms as CloudWatch itself describes them."""
+    """Fulfils `governor.notify.verify_alert.Alarms`: alarms as CloudWatch itself describes them."""
 
     def __call__(self, name: str) -> Alert | None:
         """Return an alert about the alarm in its present state; `None` if there is no alarm of this

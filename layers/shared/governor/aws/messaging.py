@@ -139,14 +139,14 @@ class SnsAnnouncer(Adapter):
 class SqsQueue(Adapter):
     """A queue of messages."""
 
-    def hide(self, receipt: str, seconds: int) -> None:
-        """Hide a received message, so that the queue hands it out again only after this many
-        seconds. Raises: CloudError."""
+    def retry_after(self, receipt: str, seconds: int) -> None:
+        """Let the queue hand out a received message again only after this many seconds. Raises:
+        CloudError."""
         self._change(
             "sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds
         )
 
-    def later(self, body: str, seconds: int) -> None:
+    def send_later(self, body: str, seconds: int) -> None:
         """Queue a message that is handed out after this many seconds, 900 at most, as SQS allows.
         Raises: CloudError."""
         self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
@@ -167,7 +167,7 @@ class SqsDeadLetters(SqsQueue):
             "sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
         )
 
-    def park(self, alert: Alert, why: str) -> None:
+    def dead_letter(self, alert: Alert, why: str) -> None:
         """Put an alert that was given up into the dead-letter queue, with the reason. Raises:
         CloudError.
 

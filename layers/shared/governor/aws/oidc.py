@@ -85,8 +85,8 @@ class OidcProvider:
         offers_groups = "groups" in (discovered.get("scopes_supported") or ())
         if self._client.wants_groups and offers_groups:
             scopes.append("groups")
-        digest = hashlib.sha256(verifier.encode()).digest()
-        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=")
+        verifier_hash = hashlib.sha256(verifier.encode()).digest()
+        challenge = base64.urlsafe_b64encode(verifier_hash).rstrip(b"=")
         parameters = {
             "response_type": "code",
             "client_id": self._client.client_id,

@@ -70,11 +70,11 @@ class UserDataBucket(_WrittenOnce):
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
         """Write the user data, unless the same is there already; return its size, its hash
         (SHA-256, hex) and its place (`s3://bucket/key`). Raises: CloudError."""
-        digest = hashlib.sha256(data).hexdigest()
+        content_hash = hashlib.sha256(data).hexdigest()
         # The hash is part of the key, because user data may change between two tries.
-        key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"
+        key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{content_hash}"
         self._put(key, data, **self._encrypted)
-        return UserData(len(data), digest, f"s3://{self._resource}/{key}")
+        return UserData(len(data), content_hash, f"s3://{self._resource}/{key}")
 
 
 class ReportBucket(Adapter):

@@ -24,7 +24,7 @@ class KmsSealMaker(Adapter):
     def __call__(self, text: bytes) -> str:
         """Return the seal of a text in base64. Raises: CloudError."""
         answer = self._call(
-            "kms:GenerateMac", KeyId=self._resource, MacAlgorithm=_ALGORITHM, Message=_digest(text)
+            "kms:GenerateMac", KeyId=self._resource, MacAlgorithm=_ALGORITHM, Message=_sha256(text)
         )
         return base64.b64encode(answer["Mac"]).decode()
 
@@ -59,7 +59,7 @@ class KmsSealCheck(Adapter):
                 "kms:VerifyMac",
                 KeyId=self._key_by_duty[duty],
                 MacAlgorithm=_ALGORITHM,
-                Message=_digest(text),
+                Message=_sha256(text),
                 Mac=mac,
             )
         except CloudError as error:
@@ -69,6 +69,6 @@ class KmsSealCheck(Adapter):
         return answer["MacValid"] is True
 
 
-def _digest(text: bytes) -> bytes:
+def _sha256(text: bytes) -> bytes:
     """Return a hash of the text: KMS takes 4,096 bytes."""
     return hashlib.sha256(text).digest()

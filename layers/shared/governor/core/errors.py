@@ -20,7 +20,7 @@
     │   ├── Held               somebody holds the episode: nothing more of its plan is done
     │   ├── Unsealed           an answer or a record lacks its seal; people are asked again
     │   └── MustWait           a pause, freeze, cap or unclear answer holds the step back; try later
-    ├── AlertRefused           nothing vouches for an alert (notify/vouch.py)
+    ├── AlertRefused           nothing proves an alert (notify/verify_alert.py)
     ├── TargetsNotSwept        a sweep left out some targets; the next one tries again
     ├── MetricsLate            the newest readings are missing, and may still come
     ├── StepTimedOut           EC2 did not reach the wanted state within the policy's limit

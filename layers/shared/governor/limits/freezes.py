@@ -19,7 +19,7 @@ from governor.limits.rules.breaker import why_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.caps import ActionCaps
 from governor.limits.store.pauses import Pauses
-from governor.policy.model.brakes import Breaker, Caps
+from governor.policy.model.limits import Breaker, Caps
 from governor.policy.ports import Policies
 
 _ALL_ACCOUNTS = "ORGANIZATION"

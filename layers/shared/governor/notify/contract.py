@@ -43,7 +43,7 @@ class _AlarmDocument(Event):
     """A CloudWatch alarm as SNS publishes it. The event of a rule has the same content in another
     form.
 
-    Only its name is used: `notify.vouch` reads the alarm of this name from CloudWatch.
+    Only its name is used: `notify.verify_alert` reads the alarm of this name from CloudWatch.
     """
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]

@@ -49,9 +49,9 @@ from governor.notify.dispatched import (
     thread_of,
 )
 from governor.notify.message import DeliveryRefused, DeliveryRetryable, Message
-from governor.notify.recording import CLAIM_SECONDS, Park, Recording
+from governor.notify.recording import CLAIM_SECONDS, DeadLetter, Recording
 from governor.notify.registry import CHANNELS, Recipients, Registry, Route
-from governor.notify.vouch import Vouch, Vouched
+from governor.notify.verify_alert import VerifiedAlert, VerifyAlert
 from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import Contact, addresses, list_addresses
 from governor.policy.ports import Policies
@@ -90,8 +90,8 @@ class Dispatch:
     failure_store: Failures
     signer: LinkSigner
     registry: Registry
-    park: Park
-    vouch: Vouch
+    dead_letter: DeadLetter
+    verify: VerifyAlert
     delivery_seal: SealMaker
     digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_urlsafe(16)
     """Makes the id of a digest. The page knows a digest by the prefix."""
@@ -101,8 +101,8 @@ class Dispatch:
         """Send what is left to be sent of these alerts, which are of one kind, several to a person
         as one message; return the counts. Without alerts they are zero.
 
-        An alert older than a day that a channel does not take is parked for a person. `again` means
-        that a person put it back: what was given up is then tried once more.
+        An alert older than a day that a channel does not take goes to the dead-letter queue.
+        `again` means that a person put it back: what was given up is then tried once more.
 
         Raises: AlertRefused if nothing proves one of the alerts; ConfigurationError if links cannot
         be made; CloudError if something could not be read or written: repeat the call.
@@ -130,7 +130,7 @@ class Dispatch:
             clock=self.clock,
             delivery_store=self.delivery_store,
             delivery_seal=self.delivery_seal,
-            park=self.park,
+            dead_letter=self.dead_letter,
             sleep=self.sleep,
         )
 
@@ -179,10 +179,10 @@ class Dispatch:
         answered or has expired meanwhile, because nobody is asked then. With `again`, deliveries
         that were given up count as not tried. Raises: AlertRefused if nothing proves it;
         CloudError."""
-        vouched = self.vouch(sent)
+        verified = self.verify(sent)
         now = self.clock.now()
-        alert = vouched.alert
-        if alert.kind in compose.OPEN and not _is_still_open(vouched, now):
+        alert = verified.alert
+        if alert.kind in compose.OPEN and not _is_still_open(verified, now):
             return None
         known = self.delivery_store.deliveries(compose.subject_of(alert))
         own: dict[tuple[str, str], Delivery] = {}
@@ -191,9 +191,9 @@ class Dispatch:
                 own[delivery.key] = delivery
         if again:
             own = {key: delivery for key, delivery in own.items() if not delivery.given_up}
-        approval = vouched.approval
+        approval = verified.approval
         expires_at = approval.deadline if approval else None
-        return Item(sent, self._priced(alert), vouched.episode, expires_at, known, own)
+        return Item(sent, self._priced(alert), verified.episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
         """Return the alert with the cost of its instance at the last sweep, if it names none; the
@@ -440,11 +440,11 @@ class Dispatch:
         return self.delivery_store.number_recipient(page_id, route.person, self.clock.now())
 
 
-def _is_still_open(vouched: Vouched, now: UtcDatetime) -> bool:
+def _is_still_open(verified: VerifiedAlert, now: UtcDatetime) -> bool:
     """Return whether the question of an alert can still be answered; true also without a stored
     episode or question, as nothing says otherwise then."""
-    episode = vouched.episode
-    approval = vouched.approval
+    episode = verified.episode
+    approval = verified.approval
     if episode is None or approval is None:
         return True
     is_pending = approval.status is ApprovalStatus.PENDING

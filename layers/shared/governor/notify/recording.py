@@ -28,7 +28,7 @@ CLAIM_SECONDS = 300
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Pauses before a failed write of a record is repeated."""
 
-Park = Callable[[Alert, str], None]
+DeadLetter = Callable[[Alert, str], None]
 """Keeps an alert that was given up where a person sees it and can put it back. The text names the
 channels that have not taken it, and their reasons. Raises: CloudError."""
 
@@ -40,18 +40,18 @@ class Recording:
     clock: Clock
     delivery_store: Deliveries
     delivery_seal: SealMaker
-    park: Park
+    dead_letter: DeadLetter
     sleep: Callable[[float], None]
 
     def give_up(self, item: Item) -> None:
-        """Park an alert, once for all channels that did not take it, and settle these deliveries as
-        given up. If it cannot be parked, no person could put it back: they are left instead. Call
-        it only for an item with routes in `given_up`. It raises nothing."""
+        """Put an alert into the dead-letter queue, once for all channels that did not take it, and
+        settle these deliveries as given up. If that fails, no person could put it back: they are
+        left instead. Call it only for an item with routes in `given_up`. It raises nothing."""
         reasons = "; ".join(why for _, why in item.given_up)
         try:
-            self.park(item.sent, reasons)
+            self.dead_letter(item.sent, reasons)
         except CloudError:
-            _log.exception("%s could not be parked", item.alert.dedup_id)
+            _log.exception("%s could not be put into the dead-letter queue", item.alert.dedup_id)
             for route, _ in item.given_up:
                 self.leave(route, item, None)
         else:

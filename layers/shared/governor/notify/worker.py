@@ -23,7 +23,7 @@ from governor.notify.compose import subject_of
 from governor.notify.dispatch import Dispatch
 from governor.notify.dispatched import Dispatched
 from governor.notify.transport import LONGEST_WAIT_SECONDS
-from governor.notify.vouch import AlertRefused
+from governor.notify.verify_alert import AlertRefused
 
 _log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 15
@@ -45,11 +45,11 @@ Waiting = Sequence[tuple[str, Alert]]
 class Queue(Protocol):
     """The queue of alerts."""
 
-    def hide(self, receipt: str, seconds: int) -> None:
+    def retry_after(self, receipt: str, seconds: int) -> None:
         """Hand the message out again after this many seconds. Raises: CloudError."""
         ...
 
-    def later(self, body: str, seconds: int) -> None:
+    def send_later(self, body: str, seconds: int) -> None:
         """Queue a message that is handed out after this many seconds. Raises: CloudError."""
         ...
 
@@ -90,7 +90,8 @@ class Worker:
 
     def _try_message(self, message: Queued) -> Dispatched:
         """Do what one message asks for; return the counts of its deliveries. A message of which
-        something is left is hidden in the queue until its next try. It raises nothing."""
+        something is left stays in the queue, and is tried again after a delay. It raises
+        nothing."""
         # One delivery is left unless the message can be worked through.
         done = Dispatched(0, 0, left=1)
         try:
@@ -107,7 +108,7 @@ class Worker:
             if message.sent_at is not None:
                 age_seconds = (self.clock.now() - message.sent_at).total_seconds()
             seconds_late = max(age_seconds, float(done.retry_after_seconds or 0))
-            self._hide(message, done.retry_after_seconds)
+            self._delay_retry(message, done.retry_after_seconds)
         self.count_result(done, seconds_late)
         return done
 
@@ -145,11 +146,11 @@ class Worker:
         is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
         if again or not (is_failure or is_question):
             return self._send_at_once(dispatch, sent, again=again)
-        alert = dispatch.vouch(sent).alert
+        alert = dispatch.verify(sent).alert
         group = dispatch.group(alert)
         # In this order: a flush of an empty outbox would leave the alert there.
         self.delivery_store.put_outbox(group, alert.dedup_id, body, alert.at)
-        self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
+        self.queue.send_later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
     def _send_at_once(self, dispatch: Dispatch, sent: Alert, *, again: bool) -> Dispatched:
@@ -176,7 +177,7 @@ class Worker:
         """
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
-        group = dispatch.group(dispatch.vouch(sent).alert)
+        group = dispatch.group(dispatch.verify(sent).alert)
         # Before, so that the waiting failures are sent now; and after, so that failures of a new
         # incident need not wait for an hour.
         self.delivery_store.end_lease(f"{group}-hour")
@@ -226,7 +227,7 @@ class Worker:
         within the hour, leave these in the outbox, queue another flush and count nothing. Raises:
         CloudError."""
         if not self.delivery_store.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
-            self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
+            self.queue.send_later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
             return Dispatched(0, 0)
         done = self._send_parts(dispatch, group, waiting, _MOST_ALERTS_IN_A_MESSAGE)
         if done.left:
@@ -258,7 +259,7 @@ class Worker:
             try:
                 alert = self.parse(text)
                 if isinstance(alert, Alert):
-                    people = dispatch.group(dispatch.vouch(alert).alert)
+                    people = dispatch.group(dispatch.verify(alert).alert)
                     audiences.setdefault(people, []).append((name, alert))
             except (InputError, AlertRefused) as error:
                 total = total.plus(self._put_aside(text, error))
@@ -294,16 +295,17 @@ class Worker:
                 self.delivery_store.drop_outbox(group, name)
         return done
 
-    def _hide(self, message: Queued, wanted_seconds: int | None) -> None:
-        """Hide a received message in the queue until its next try, for `wanted_seconds` (`None` for
-        no wish) or for the backoff, whichever is longer, and for 12 hours at most. The backoff
-        doubles with each time that the message was received. It raises nothing."""
+    def _delay_retry(self, message: Queued, wanted_seconds: int | None) -> None:
+        """Let the queue hand out a message again only after a delay: the `wanted_seconds` of the
+        channel (`None` if it named no time) or the backoff, whichever is longer, and 12 hours at
+        most. The backoff is 15 seconds at first, doubles with each time that the message was
+        received, and is 15 minutes at most. It raises nothing."""
         # Limited, so that the power of two stays small.
         doublings = min(message.receives - 1, 10)
         backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)
         seconds = min(LONGEST_WAIT_SECONDS, max(wanted_seconds or 0, backoff))
         try:
-            self.queue.hide(message.receipt, seconds)
+            self.queue.retry_after(message.receipt, seconds)
         except Exception:  # noqa: BLE001 - logged
             # The message then comes back after the queue's own visibility timeout.
-            _log.exception("a message could not be hidden")
+            _log.exception("the next try of a message could not be delayed")

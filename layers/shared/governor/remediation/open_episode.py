@@ -49,7 +49,7 @@ from governor.policy.rules.owners import owner_of
 from governor.policy.rules.schedule import schedule
 from governor.remediation.inspect_instance import InspectInstance
 from governor.verdict.model import WORKING, Verdict, VerdictKind
-from governor.verdict.rules.judge import judge_unread
+from governor.verdict.rules.judge import judge_without_metrics
 from governor.verdict.rules.judging import asked_because
 from governor.verdict.rules.second_figure import why_not_unasked
 
@@ -235,7 +235,7 @@ class OpenEpisode:
         stopped_at = stopping.progress.steps_done[Step.STOP.value]
         record = self.instance_store.record(instance.target, ref.instance_id)
         # The verdicts that need no metrics: exempt, kept or too young.
-        left_alone = judge_unread(instance, record.hold, policy, now)
+        left_alone = judge_without_metrics(instance, record.hold, policy, now)
         plan = self.inspect.plan(instance, policy).plan
         why_not = _why_not_asked(stopping, applied_to_stopped, left_alone, plan, now)
         if why_not is not None:

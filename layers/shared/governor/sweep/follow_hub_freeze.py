@@ -19,7 +19,7 @@ from governor.limits.messages import breaker_alert
 from governor.limits.model.breaker import BreakerState, Hub
 from governor.limits.rules import breaker
 from governor.limits.store.breaker import Breakers
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.ports import Policies
 
 _EVERYWHERE = None

@@ -58,8 +58,8 @@ TEMPLATES.globals["follow"] = Markup(_SCRIPT)  # noqa: S704 - our own file
 
 def _source(text: str) -> str:
     """Return the source of a content security policy that allows this text alone."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    text_hash = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(text_hash).decode()}'"
 
 
 def policy_of(style: str, *scripts: str) -> str:

@@ -11,7 +11,7 @@ from governor.notify.contract import parse_queued
 from governor.notify.dispatch import Dispatch
 from governor.notify.dispatched import Dispatched
 from governor.notify.registry import Registry
-from governor.notify.vouch import Vouch
+from governor.notify.verify_alert import VerifyAlert
 from governor.notify.worker import Worker
 from governor.policy.document import PolicyBook, parse_policy
 from governor.wiring.parts import Parts
@@ -31,7 +31,7 @@ def delivery_worker(parts: Parts, count_result: Callable[[Dispatched, float], No
     mail = SesMailService(parts.clients) if sender else None
     parts.clients.client("kms")
     alarms = CloudWatchAlarms(parts.clients, parts.settings.need("alarm_topic_arn"))
-    vouch = Vouch(
+    verify = VerifyAlert(
         clock=parts.clock,
         episode_store=parts.episode_store,
         approval_store=parts.approval_store,
@@ -51,8 +51,8 @@ def delivery_worker(parts: Parts, count_result: Callable[[Dispatched, float], No
             failure_store=parts.failure_store,
             signer=parts.signer,
             registry=registry,
-            park=parts.failures.park,
-            vouch=vouch,
+            dead_letter=parts.failures.dead_letter,
+            verify=verify,
             delivery_seal=parts.delivery_seal,
         )
 

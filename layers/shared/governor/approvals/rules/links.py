@@ -221,5 +221,5 @@ def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) ->
             "the secret of the approval links names no current key of 32 bytes or more"
         )
     message = json.dumps([_VERSION, context, *parts], ensure_ascii=True, separators=(",", ":"))
-    digest = hmac.new(key, message.encode(), hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    signature = hmac.new(key, message.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()

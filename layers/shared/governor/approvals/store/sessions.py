@@ -59,5 +59,5 @@ class SignIns(Store):
 def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:
     """Return the key of a session or a code, by the hash of its secret."""
     # Both are 256 random bits. Nobody finds one by trying, so a plain hash hides them well enough.
-    digest = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
-    return f"{kind}#{digest}", kind
+    secret_hash = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+    return f"{kind}#{secret_hash}", kind

@@ -78,7 +78,7 @@ def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | Non
     )
 
 
-def clock_offset(evidence: Evidence, now: UtcDatetime) -> timedelta:
+def newest_reading_offset(evidence: Evidence, now: UtcDatetime) -> timedelta:
     """Return how far from `now` the newest reading of any GPU is dated: above zero if it begins
     later, below zero if it has ended.
 

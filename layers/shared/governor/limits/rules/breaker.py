@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from governor.core.units import UtcDatetime, parse_iso
 from governor.limits.model.breaker import BreakerState, Change, Hub, SweepDay, Turned
-from governor.policy.model.brakes import Breaker
+from governor.policy.model.limits import Breaker
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import IDLE, WORKING, YOUNG, VerdictKind
 

@@ -21,9 +21,9 @@ from governor.core.settings import (
 )
 from governor.core.units import END_BIN, minutes
 from governor.policy.model.acting import RELEASED_FOR, Action, ApprovalRule, PlanRule
-from governor.policy.model.brakes import Breaker, Caps
 from governor.policy.model.contacts import ACCOUNT, Console, Ownership
 from governor.policy.model.judging import LONGEST_LAG, IdleRule, Metrics, Targets, Vetoes
+from governor.policy.model.limits import Breaker, Caps
 from governor.policy.model.money import Advice, Budget, Ledger, Money, Prices
 from governor.policy.model.names import FAMILY, REGION, TagMatch
 from governor.policy.model.notices import Events, Health, Managed

@@ -58,7 +58,8 @@ def schedule(
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """Return `moment` if all contacts work then, else when they next all work at the same time.
+    """Return `moment` if all contacts work then, else the end of their quiet hours: when they next
+    all work at the same time.
 
     If there is no such time within eight days, return when the first of them works. Return `moment`
     if there are no contacts.
@@ -87,8 +88,8 @@ def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: s
 
 
 def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
-    """Return `moment` if the contact works then, else when the contact next begins to work. The
-    contact must have at least one working day, as the policy demands."""
+    """Return `moment` if the contact works then, else when the contact next begins to work, in the
+    contact's time zone. The contact must have at least one working day, as the policy demands."""
     zone = ZoneInfo(contact.time_zone)
     today = moment.astimezone(zone).date()
     # Eight days: the same weekday of next week may be the only one.

@@ -43,7 +43,9 @@ from governor.verdict.rules.utilization import judge_utilization
 from governor.verdict.rules.vetoes import judge_figures
 
 
-def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
+def judge_without_metrics(
+    instance: Instance, hold: Hold, policy: Policy, now: datetime
+) -> Verdict | None:
     """Return the verdict that needs no metrics: exempt by a tag or a decision, snoozed by a keep,
     or too young. Return `None` if the metrics must be read."""
     exemption_tag = policy.exemption.similar_tag_on(instance)
@@ -53,7 +55,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
         return Verdict(VerdictKind.EXEMPT, f"{EXEMPT_BY_DECISION}: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:
         return Verdict(VerdictKind.SNOOZED, f"kept by decision until {in_utc(hold.snoozed_until)}")
-    judged_from = ripe_at(instance, policy)
+    judged_from = first_judged_at(instance, policy)
     if now >= judged_from:
         return None
     return Verdict(
@@ -65,7 +67,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
     )
 
 
-def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
+def first_judged_at(instance: Instance, policy: Policy) -> UtcDatetime:
     """Return when an instance can first be judged: after the grace, and once enough of the window
     can be measured."""
     bins = policy.window // policy.period
@@ -102,7 +104,7 @@ def judge(
     `in_full` is false once people know of its idleness: then only utilization can show work. Every
     action judges in full again.
     """
-    unread_verdict = judge_unread(instance, hold, policy, now)
+    unread_verdict = judge_without_metrics(instance, hold, policy, now)
     if unread_verdict is not None:
         return unread_verdict
     verdict = judge_utilization(evidence, policy)

@@ -29,7 +29,7 @@ from governor.evidence.rules.figures import FIGURES, limit_of
 from governor.evidence.rules.series import latest, unmeasured_until, window_before
 from governor.policy.model.policy import Policy
 from governor.verdict.model import NO_HOLD, WORKING, Hold, Verdict, VerdictKind
-from governor.verdict.rules.judge import idle_sentence, judge, judge_holes, judge_unread
+from governor.verdict.rules.judge import idle_sentence, judge, judge_holes, judge_without_metrics
 from governor.verdict.rules.proof import LATE, is_short_hole
 from governor.verdict.rules.second_figure import doubt_text, judge_unasked
 from governor.verdict.rules.vetoes import judge_age, judge_parts
@@ -69,7 +69,7 @@ class Subject:
         idleness people know and whose next read is not due, or which worked within the idle window.
         Return `None` if the metrics must be read."""
         memory = self.memory
-        verdict = judge_unread(self.instance, self.hold, self.policy, self.now)
+        verdict = judge_without_metrics(self.instance, self.hold, self.policy, self.now)
         if verdict is not None or memory is None:
             return verdict
         if self._is_watched(memory):

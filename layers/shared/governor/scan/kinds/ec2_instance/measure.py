@@ -35,7 +35,7 @@ from governor.scan.kinds.ec2_instance.rules import deciding, finding_of
 from governor.scan.kinds.ec2_instance.sources import TOPIC, Sources, find_sources
 from governor.scan.model import Finding
 from governor.verdict.model import NO_HOLD, Verdict
-from governor.verdict.rules.judge import is_candidate, judge, judge_unread, ripe_at
+from governor.verdict.rules.judge import first_judged_at, is_candidate, judge, judge_without_metrics
 from governor.verdict.rules.judging import wanted_figures
 from governor.verdict.rules.second_figure import doubt_text
 from governor.verdict.rules.utilization import judge_utilization, peaks_of
@@ -51,18 +51,18 @@ def measure_hosts(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
     """Return what was measured of each instance, by its id. A part that AWS refuses is reported,
     and leaves its instances without a judgment."""
     measured: dict[str, Measured] = {}
-    ripe: list[Host] = []
+    old_enough: list[Host] = []
     for host in hosts:
-        verdict = judge_unread(host.instance, NO_HOLD, place.policy, place.now)
+        verdict = judge_without_metrics(host.instance, NO_HOLD, place.policy, place.now)
         if verdict is None:
-            ripe.append(host)
+            old_enough.append(host)
         else:
             measured[host.resource_id] = Measured(Reading(verdict.kind, verdict.reason))
-    if not ripe:
+    if not old_enough:
         return measured
-    sources = find_sources(place, ripe)
-    published = [host for host in ripe if sources.of(host)]
-    silent = [host for host in ripe if not sources.of(host)]
+    sources = find_sources(place, old_enough)
+    published = [host for host in old_enough if sources.of(host)]
+    silent = [host for host in old_enough if not sources.of(host)]
     for instance_id, reading in _Publishers(place, sources).readings(published).items():
         measured[instance_id] = Measured(reading)
     if sources.problem:
@@ -100,8 +100,8 @@ class _Publishers:
         and looks idle now, else over the policy's window."""
         short = self._policy(source)
         day = short.with_window(max(LOOK_BACK, short.window))
-        old = [host for host in hosts if ripe_at(host.instance, day) <= self.place.now]
-        young = [host for host in hosts if ripe_at(host.instance, day) > self.place.now]
+        old = [host for host in hosts if first_judged_at(host.instance, day) <= self.place.now]
+        young = [host for host in hosts if first_judged_at(host.instance, day) > self.place.now]
         idle_now: list[Host] = []
         for host, evidence in self._evidence(source, short, old, in_full=False):
             verdict = judge_utilization(evidence, short)
@@ -201,8 +201,8 @@ def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
         place.could_not_read(TOPIC, error)
         return {host.resource_id: Measured(problem=str(error)) for host in hosts}
     day = place.policy.with_window(max(LOOK_BACK, place.policy.window))
-    old = [host for host in hosts if ripe_at(host.instance, day) <= place.now]
-    young = [host for host in hosts if ripe_at(host.instance, day) > place.now]
+    old = [host for host in hosts if first_judged_at(host.instance, day) <= place.now]
+    young = [host for host in hosts if first_judged_at(host.instance, day) > place.now]
     measured: dict[str, Measured] = {}
     for policy, hosts_here in ((day, old), (place.policy, young)):
         read = ReadBeside(place, policy.window, power)

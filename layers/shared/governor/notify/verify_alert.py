@@ -40,7 +40,7 @@ class AlertRefused(GovernorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class VerifiedAlert:
     """An alert that may be sent, with its episode and approval as they are stored."""
 
     alert: Alert
@@ -49,7 +49,7 @@ class Vouched:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouch:
+class VerifyAlert:
     """Checks an alert from the queue against its seal, the stored record, or CloudWatch."""
 
     clock: Clock
@@ -58,7 +58,7 @@ class Vouch:
     seal: Seal
     alarms: Alarms
 
-    def __call__(self, sent: Alert) -> Vouched:
+    def __call__(self, sent: Alert) -> VerifiedAlert:
         """Return the alert that may be sent in place of `sent`, with its stored episode and
         approval if it names one: an alarm as CloudWatch has it, any other without seal and link.
         One about an episode has the record's place and owner; without a seal, all its words, too.
@@ -67,7 +67,7 @@ class Vouch:
         days; CloudError if the record, the seal's key or the alarm could not be read.
         """
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
-            return Vouched(self._alarm(sent))
+            return VerifiedAlert(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:
             raise AlertRefused("it is older than 60 days")
         is_ours = self._is_sealed(sent)
@@ -76,7 +76,7 @@ class Vouch:
         if episode is None:
             if not is_ours:
                 raise AlertRefused("it does not bear the seal of GPU Governor's functions")
-            return Vouched(alert)
+            return VerifiedAlert(alert)
         approval = self.approval_store.approval(episode.approval_id)
         # A sealed alert is checked, too: the record may have changed since it was sealed.
         mismatch = _mismatch(alert, episode, approval)
@@ -92,7 +92,7 @@ class Vouch:
             owner=episode.owner,
             project=episode.project,
         )
-        return Vouched(alert, episode, approval)
+        return VerifiedAlert(alert, episode, approval)
 
     def _is_sealed(self, sent: Alert) -> bool:
         """Return whether the alert bears the seal that KMS makes for it; false without a seal.

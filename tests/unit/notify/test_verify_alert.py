@@ -18,7 +18,7 @@ from governor.episode.model.episode import Outcome, Phase
 from governor.notify.contract import parse_queued
 from governor.notify.dispatched import Dispatched
 from governor.notify.message import DeliveryRetryable
-from governor.notify.vouch import AlertRefused
+from governor.notify.verify_alert import AlertRefused
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode
 from tests.builders import NOW
@@ -34,7 +34,7 @@ from tests.unit.notify.test_dispatch import (
     queued,
     recipient,
     sealed,
-    vouch,
+    verifier,
     worker,
 )
 from tests.unit.worlds.world import APPROVAL_ID, World
@@ -76,7 +76,7 @@ def test_owner_and_place_are_read_from_the_record(field: str, bears_a_seal: bool
     """The record may have changed since the seal was made; without one, nothing is believed."""
     post = Post()
     bad = forged(post.alert(), **{field: FORGED[field]})
-    alert = vouch(post.world)(sealed(bad) if bears_a_seal else bad).alert
+    alert = verifier(post.world)(sealed(bad) if bears_a_seal else bad).alert
 
     ref = stored(post).ref
     true = ("ml", "vision", ref.account, ref.region, ref.instance_id)
@@ -229,7 +229,7 @@ def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
     post.dispatch(
         [forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))]
     )
-    assert [] == post.parked
+    assert [] == post.dead_lettered
 
 
 @pytest.mark.parametrize("kind", ["reminder", "escalation", "end", "undone"])
@@ -253,7 +253,7 @@ def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str
     post.dispatch([forged(real, at=NOW - timedelta(days=2))])
     post.dispatch([sealed(real)])
 
-    assert ([], 1) == (post.parked, len(post.mail.sent))
+    assert ([], 1) == (post.dead_lettered, len(post.mail.sent))
 
 
 @pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.OBSERVE, Stage.TELL)])
@@ -275,7 +275,7 @@ def test_an_unsealed_copy_has_the_words_and_the_time_of_the_record(
     copy = stage_alert(stored(post), stage, NOW + sent, EVIL, NOW)
     assert (
         stage_alert(stored(post), stage, at, None, until)
-        == vouch(world)(forged(copy, subject="Click!")).alert
+        == verifier(world)(forged(copy, subject="Click!")).alert
     )
 
 
@@ -338,7 +338,8 @@ def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
     """It says its name nowhere else."""
     known = in_cloudwatch("stack-PutAwayErrorsAlarm")
     assert (
-        known == vouch(World(decide=False), [known])(replace(known, facts={}, lines=(EVIL,))).alert
+        known
+        == verifier(World(decide=False), [known])(replace(known, facts={}, lines=(EVIL,))).alert
     )
 
 
@@ -366,11 +367,11 @@ def test_our_own_words_about_no_episode_that_there_could_be_are_refused(
     """Its name is none, or its question is gone."""
     post = Post()
     with pytest.raises(AlertRefused):
-        vouch(post.world)(sealed(finding(facts={"episode": "none"})))
+        verifier(post.world)(sealed(finding(facts={"episode": "none"})))
     asked = post.alert()
     monkeypatch.setattr(post.world.state, "approval", lambda _: None)
     with pytest.raises(AlertRefused, match="nobody is asked"):
-        vouch(post.world)(asked)
+        verifier(post.world)(asked)
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -384,7 +385,7 @@ def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
         post.world.state.settle(APPROVAL_ID, yes)
     late = stage_alert(stored(post), Stage.REMIND, NOW, EVIL)
 
-    assert replace(late, link=None) == vouch(post.world)(sealed(late)).alert
+    assert replace(late, link=None) == verifier(post.world)(sealed(late)).alert
 
 
 def test_a_waiting_message_that_nothing_vouches_for_holds_up_no_other() -> None:
@@ -435,7 +436,7 @@ def test_every_field_of_an_alert_is_under_its_seal() -> None:
         "lines": ("other",),
         "facts": {**good.facts, "a": 1},
     }
-    looked = vouch(world)
+    looked = verifier(world)
     looked(good)
     for name in alert_document(good):
         if name != "version":
