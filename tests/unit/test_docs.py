@@ -74,16 +74,59 @@ def test_targets_of_make_exist(page: Path) -> None:
     assert set() == set(named) - known
 
 
-def _places() -> list[tuple[str, str]]:
-    """The rows of "Where to change what" that name a file of the layer and a name in it."""
+def _rows() -> list[tuple[str, str, str]]:
+    """The rows of "Where to change what": the subject, the file to open, and what to find there."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     section = text.split("\n## Where to change what\n", 1)[1].split("\n## ", 1)[0]
-    return re.findall(r"^\|[^|]*\| `([^`]+\.py)` \| `(\w+)`", section, re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    return [row for row in rows if row[0] != "to change"]
 
 
-@pytest.mark.parametrize(("file", "name"), _places())
-def test_a_place_to_change_something_exists(file: str, name: str) -> None:
+def _path(name: str) -> Path:
+    """The file or folder of this name: of the layer, or at the top of the repository."""
+    in_layer = ROOT / "layers/shared/governor" / name
+    return in_layer if in_layer.exists() else ROOT / name
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file, or the code of a folder."""
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.parametrize(("subject", "opened", "found"), _rows())
+def test_a_place_to_change_something_exists(subject: str, opened: str, found: str) -> None:
     """A newcomer opens the file and searches for the name."""
-    code = (ROOT / "layers/shared/governor" / file).read_text(encoding="utf-8")
+    quoted = re.findall(r"`([^`]+)`", f"{opened} {found}")
+    paths = [_path(name) for name in quoted if "/" in name or name.endswith(".yaml")]
+    missing = [path for path in paths if not path.exists()]
+    assert [] == missing, f"correct the row {subject!r} in docs/architecture.md"
+    text = "".join(map(_text_of, paths))
+    names = [name for name in quoted if name.isidentifier()]
+    lost = [name for name in names if not re.search(rf"\b{name}\b", text)]
+    assert [] == lost, f"correct the row {subject!r} in docs/architecture.md"
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        (opened[1:-1], found.split("`")[1])
+        for _, opened, found in _rows()
+        if re.fullmatch(r"`[^`]+\.py`", opened) and re.match(r"`\w+`", found)
+    ],
+)
+def test_the_file_to_open_defines_the_name(file: str, name: str) -> None:
+    """The first name of a row is defined in the file, not only used there."""
+    code = _path(file).read_text(encoding="utf-8")
     message = f"{name} is no longer in {file}: correct its row in docs/architecture.md"
     assert re.search(rf"^ *def {name}\(|^ *{name}(:.*)? = ", code, re.MULTILINE), message
+
+
+def test_the_places_of_a_group_are_sorted() -> None:
+    """So a newcomer finds a row by its subject."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = text.split("\n## Where to change what\n", 1)[1].split("\n## ", 1)[0]
+    for group in section.split("\n### ")[1:]:
+        rows = re.findall(r"^\| ([^|]+) \|", group, re.MULTILINE)[1:]
+        subjects = [row.replace("`", "").casefold() for row in rows]
+        assert sorted(subjects) == subjects
