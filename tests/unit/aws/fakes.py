@@ -28,7 +28,7 @@ class FakeClients(Clients):
         super().__init__()
         self._fake = client
         self.asked: list[tuple[str, Target | None, bool]] = []
-        self.patient: list[bool] = []
+        self.long_timeout: list[bool] = []
         self.for_one_call: list[tuple[str, Target, str, str]] = []
         """Operation, target, role and resource of each client that was made for one call."""
 
@@ -38,13 +38,13 @@ class FakeClients(Clients):
         target: Target | None = None,
         *,
         repeat: bool = True,
-        patient: bool = True,
+        long_timeout: bool = True,
     ) -> Any:
         """The fake."""
         wanted = (service, target, repeat)
-        if (wanted, patient) not in zip(self.asked, self.patient, strict=True):
+        if (wanted, long_timeout) not in zip(self.asked, self.long_timeout, strict=True):
             self.asked.append(wanted)
-            self.patient.append(patient)
+            self.long_timeout.append(long_timeout)
         return self._fake
 
     def client_for_one_call(

@@ -25,7 +25,7 @@ def test_hooks_are_one_command(signal: bool, otherwise: str) -> None:
     )
 
     assert "command-1" == sent
-    assert ([("ssm", TARGET, True)], [False]) == (clients.asked, clients.patient)
+    assert ([("ssm", TARGET, True)], [False]) == (clients.asked, clients.long_timeout)
     ((_, parameters),) = client.calls
     assert ("checkpoint", [INSTANCE_ID], 110) == (
         parameters["DocumentName"],
@@ -94,7 +94,7 @@ def test_it_is_said_which_instances_systems_manager_knows() -> None:
     (wanted,) = first["Filters"]
     assert ("InstanceIds", 3, 50) == (wanted["Key"], len(wanted["Values"]), first["MaxResults"])
     assert "more" == second["NextToken"]
-    assert [False] == clients.patient
+    assert [False] == clients.long_timeout
 
 
 def test_an_odd_entry_leaves_the_others_known() -> None:
@@ -124,9 +124,12 @@ def test_sessions_of_one_instance_are_listed_from_a_moment_on() -> None:
 
 def test_what_is_worth_nothing_later_gives_up_within_seconds(aws: Clients) -> None:
     """A call of the hooks must end before people are told."""
-    hasty = aws.client("ssm", TARGET, patient=False).meta.config
-    patient = aws.client("ssm", TARGET).meta.config
+    with_short_timeout = aws.client("ssm", TARGET, long_timeout=False).meta.config
+    with_long_timeout = aws.client("ssm", TARGET).meta.config
 
-    assert hasty.connect_timeout + hasty.read_timeout <= 4
-    assert 2 == hasty.retries["total_max_attempts"]
-    assert (20, 5) == (patient.read_timeout, patient.retries["total_max_attempts"])
+    assert with_short_timeout.connect_timeout + with_short_timeout.read_timeout <= 4
+    assert 2 == with_short_timeout.retries["total_max_attempts"]
+    assert (20, 5) == (
+        with_long_timeout.read_timeout,
+        with_long_timeout.retries["total_max_attempts"],
+    )

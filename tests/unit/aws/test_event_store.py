@@ -197,7 +197,7 @@ def test_a_busy_table_is_said_at_once() -> None:
 
     with pytest.raises(Throttled):
         EveryEventStore(DynamoTable(clients, TABLE)).claim("event-1", NOW, LEASE)
-    assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.patient)
+    assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.long_timeout)
 
 
 def test_a_count_that_keeps_losing_says_so() -> None:

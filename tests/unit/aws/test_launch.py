@@ -57,7 +57,7 @@ def test_the_launch_is_one_call_that_is_never_repeated_and_never_followed() -> N
     trail = Trail({"Events": [started], "NextToken": "more"})
 
     assert launch(trail) is None
-    assert trail.settings == [{"repeat": False, "patient": False}]
+    assert trail.settings == [{"repeat": False, "long_timeout": False}]
     (call,) = trail.calls
     assert (call["EndTime"], call["LookupAttributes"][0]["AttributeValue"]) == (AT, "i-1")
 

@@ -1036,8 +1036,8 @@ def test_clients_are_made_once(aws: Clients) -> None:
 
 def test_only_one_attempt_where_a_repetition_would_act_twice(aws: Clients) -> None:
     """The attempts are set on the client."""
-    patient, single = aws.client("ec2"), aws.client("ec2", repeat=False)
-    assert 1 < patient.meta.config.retries["total_max_attempts"]
+    retrying, single = aws.client("ec2"), aws.client("ec2", repeat=False)
+    assert 1 < retrying.meta.config.retries["total_max_attempts"]
     assert 1 == single.meta.config.retries["total_max_attempts"]
 
 

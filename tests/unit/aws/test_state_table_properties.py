@@ -279,10 +279,12 @@ class AtomicClients(Clients):
         target: Target | None = None,
         *,
         repeat: bool = True,
-        patient: bool = True,
+        long_timeout: bool = True,
     ) -> Any:
         """The client, one call at a time; threads still take turns between calls."""
-        return _OneAtATime(super().client(service, target, repeat=repeat, patient=patient))
+        return _OneAtATime(
+            super().client(service, target, repeat=repeat, long_timeout=long_timeout)
+        )
 
 
 _turn = threading.Lock()

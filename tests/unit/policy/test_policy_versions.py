@@ -47,10 +47,10 @@ class Versions:
     def newest(self) -> StoredPolicy | None:
         return self.stored[-1] if self.stored else None
 
-    def read(self, version: str = "", *, patient: bool = True) -> str:
+    def read(self, version: str = "", *, long_timeout: bool = True) -> str:
         version = version or self.state.version_in_force() or ""
         texts = {one.version: one.text for one in self.stored}
-        return texts.get(version, self.parameter) if patient else ""
+        return texts.get(version, self.parameter) if long_timeout else ""
 
     def review(self, *written: str) -> str | None:
         """Review the newest version; return which one is in force then."""

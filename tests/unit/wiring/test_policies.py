@@ -111,12 +111,14 @@ def test_a_systems_manager_that_does_not_answer_keeps_no_warning_back(code: str)
     assert Mode.AUTO is last(found)
     # Of two minutes, none may go by with waiting for it.
     assert isinstance(found.clients, FakeClients)
-    patiently = [
+    with_long_timeout = [
         one[0]
-        for one, patient in zip(found.clients.asked, found.clients.patient, strict=True)
-        if patient
+        for one, long_timeout in zip(found.clients.asked, found.clients.long_timeout, strict=True)
+        if long_timeout
     ]
-    assert ["dynamodb"] == patiently, "the client that everything else uses, opened at cold start"
+    assert ["dynamodb"] == with_long_timeout, (
+        "the client that everything else uses, opened at cold start"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_what_acts_waits_for_the_table_and_what_reaches_people_does_not() -> Non
     with pytest.raises(Unavailable):
         text.read()
     assert "mode: ask" == text.read()
-    assert "mode: ask" == text.read(patient=False)
+    assert "mode: ask" == text.read(long_timeout=False)
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
@@ -279,7 +281,7 @@ def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
     bucket = PolicyBucket(clients, "policies")
 
     assert bucket.newest() is None
-    assert [False] == clients.patient, "a sweep waits for it"
+    assert [False] == clients.long_timeout, "a sweep waits for it"
     assert StoredPolicy("v1", "mode: ask", "ada") == bucket.newest()
     for said in ("a policy has at most 65536", "not readable as YAML"):
         with pytest.raises(PolicyError, match=said):
@@ -313,7 +315,10 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
     clock.moment += timedelta(minutes=15)
     plan.review()
     assert "v1" == state.version_in_force()
-    waits = {one[0]: patient for one, patient in zip(clients.asked, clients.patient, strict=True)}
+    waits = {
+        one[0]: long_timeout
+        for one, long_timeout in zip(clients.asked, clients.long_timeout, strict=True)
+    }
     assert {"sns": False, "kms": False} == {name: waits[name] for name in ("sns", "kms")}
     assert clients.asked.count(("sns", None, True)) == 1
 

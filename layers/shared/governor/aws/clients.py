@@ -49,7 +49,7 @@ _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
 """The most requests at a time that are about one instance each."""
-_IMPATIENT_ATTEMPTS = 2
+_SHORT_TIMEOUT_ATTEMPTS = 2
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 20
 """How long a call waits for its answer."""
@@ -78,7 +78,7 @@ class _ClientKey(NamedTuple):
     region: str | None
     role: _Role
     repeat: bool
-    patient: bool
+    long_timeout: bool
 
 
 class Clients:
@@ -88,7 +88,7 @@ class Clients:
     """
 
     _read_timeout_seconds = _READ_SECONDS
-    """How long a patient call waits for its answer."""
+    """How long a call with the long timeout waits for its answer."""
 
     def __init__(self, region: str | None = None, session_policy: str | None = None) -> None:
         """Make no client yet. Without `region` botocore's own settings name the Region of calls
@@ -114,21 +114,21 @@ class Clients:
         target: Target | None = None,
         *,
         repeat: bool = True,
-        patient: bool = True,
+        long_timeout: bool = True,
     ) -> Any:
         """Return the client of a service, in the target's Region and with its role, if it has one.
         It is made at the first call; no request is sent before the client is used.
 
         Without a target it is in the function's own Region and with its own credentials. With
-        `repeat` botocore retries a call, without it is sent once; without `patient` it gives up
-        within seconds. A new client for a session about an episode replaces all clients of other
+        `repeat` botocore retries a call, without it is sent once; without `long_timeout` it gives
+        up within seconds. A new client for a session about an episode replaces all clients of other
         episodes. Raises: botocore's errors if it cannot be made, as for an unknown profile.
         """
         region = target.region if target else self._region
         role = _OWN
         if target and target.role_arn:
             role = _Role(target.role_arn, target.session)
-        key = _ClientKey(service, region, role, repeat, patient)
+        key = _ClientKey(service, region, role, repeat, long_timeout)
         with self._lock:
             if key not in self._clients:
                 self._forget_other_episodes(role)
@@ -137,7 +137,7 @@ class Clients:
                 checks_parameters = service != "cloudwatch"
                 config = _config(
                     repeat=repeat,
-                    patient=patient,
+                    long_timeout=long_timeout,
                     slows_down=target is not None,
                     checks_parameters=checks_parameters,
                     read_timeout_seconds=self._read_timeout_seconds,
@@ -329,16 +329,16 @@ def at_once(
 class Adapter:
     """A port over these clients, for the one resource of this name, ARN or URL.
 
-    `patient` is that of `Clients.client`.
+    `long_timeout` is that of `Clients.client`.
     """
 
-    def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
+    def __init__(self, clients: Clients, resource: str = "", *, long_timeout: bool = True) -> None:
         """Use these clients for the resource of this name, ARN or URL; it is empty for an adapter
-        of no single resource. Without `patient` every call gives up within seconds. Nothing is
+        of no single resource. Without `long_timeout` every call gives up within seconds. Nothing is
         called yet."""
         self._clients = clients
         self._resource = resource
-        self._patient = patient
+        self._long_timeout = long_timeout
 
     def _call(
         self,
@@ -346,13 +346,13 @@ class Adapter:
         target: Target | None = None,
         *,
         repeat: bool = True,
-        patient: bool = True,
+        long_timeout: bool = True,
         client: Any = None,
         **parameters: Any,
     ) -> Any:
         """Call an operation such as `ec2:StopInstances`; return AWS's answer. `parameters` are its
         own. The call goes by `client`; without one, by that of `Clients.client` for this target,
-        `repeat` and `patient`, where the adapter's own `patient` must be set, too.
+        `repeat` and `long_timeout`, where the adapter's own `long_timeout` must be set, too.
 
         Raises: CloudError; ConflictError; Unavailable if the call may have had its effect.
         """
@@ -361,8 +361,10 @@ class Adapter:
         with aws_errors(operation):
             if client is None:
                 service = _SERVICES.get(prefix, prefix)
-                is_patient = patient and self._patient
-                client = self._clients.client(service, target, repeat=repeat, patient=is_patient)
+                has_long_timeout = long_timeout and self._long_timeout
+                client = self._clients.client(
+                    service, target, repeat=repeat, long_timeout=has_long_timeout
+                )
             return getattr(client, xform_name(name))(**parameters)
 
     def _pages(
@@ -447,26 +449,26 @@ def _read_each(
 def _config(
     *,
     repeat: bool,
-    patient: bool = True,
+    long_timeout: bool = True,
     slows_down: bool = False,
     checks_parameters: bool = True,
     read_timeout_seconds: int = _READ_SECONDS,
 ) -> Config:
-    """Return the settings of a client: with `repeat` it retries, without `patient` it gives up
+    """Return the settings of a client: with `repeat` it retries, without `long_timeout` it gives up
     within seconds. With `slows_down` it sends less once it was throttled, because others share the
-    rates of its account; only a patient client that repeats does. With `checks_parameters` botocore
-    checks the parameters of each call. `read_timeout_seconds` is how long a patient client waits
-    for an answer."""
+    rates of its account; only a client that repeats, with the long timeout, does. With
+    `checks_parameters` botocore checks the parameters of each call. `read_timeout_seconds` is how
+    long a client with the long timeout waits for an answer."""
     attempts = _ATTEMPTS
     connect_seconds = _CONNECT_SECONDS
-    if not patient:
-        attempts = _IMPATIENT_ATTEMPTS
+    if not long_timeout:
+        attempts = _SHORT_TIMEOUT_ATTEMPTS
         connect_seconds = _SHORT_CONNECT_SECONDS
         read_timeout_seconds = _SHORT_READ_SECONDS
     if not repeat:
         attempts = 1
     mode: Literal["adaptive", "standard"] = "standard"
-    if slows_down and repeat and patient:
+    if slows_down and repeat and long_timeout:
         mode = "adaptive"
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts},

@@ -46,7 +46,7 @@ class DynamoTable(Adapter, Table):
         """Return a copy of the table whose calls are sent once, with short timeouts. This table
         itself does not change."""
         table = copy(self)
-        table._patient = False
+        table._long_timeout = False
         return table
 
     def get(self, key: Key) -> Document | None:
@@ -123,7 +123,7 @@ class DynamoTable(Adapter, Table):
         in all attempts; CloudError.
         """
         actions = [{write.kind: _parameters(self._resource, write)} for write in writes]
-        attempts = _ATTEMPTS if self._patient else 1
+        attempts = _ATTEMPTS if self._long_timeout else 1
         for attempt in range(attempts):
             try:
                 self._ask("TransactWriteItems", {"TransactItems": actions})
@@ -137,7 +137,7 @@ class DynamoTable(Adapter, Table):
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         """Call an operation such as `GetItem`; return DynamoDB's answer. A table with a short
         timeout sends the call once. Raises: ConflictError, CloudError."""
-        return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
+        return self._call(f"dynamodb:{operation}", repeat=self._long_timeout, **parameters)
 
 
 class _Expression:

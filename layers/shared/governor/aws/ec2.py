@@ -54,10 +54,10 @@ _FILTER_VALUES = 200
 class Ec2Instances(Adapter):
     """The port that reads instances, Spot requests, Capacity Reservations and volumes."""
 
-    def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
-        """Use these clients; no method needs `resource`. Without `patient` every call gives up
+    def __init__(self, clients: Clients, resource: str = "", *, long_timeout: bool = True) -> None:
+        """Use these clients; no method needs `resource`. Without `long_timeout` every call gives up
         within seconds."""
-        super().__init__(clients, resource, patient=patient)
+        super().__init__(clients, resource, long_timeout=long_timeout)
         self._without_managed: set[str] = set()
         """Regions whose EC2 does not know the parameter for hidden managed instances."""
 
@@ -122,7 +122,7 @@ class Ec2Instances(Adapter):
             "cloudtrail:LookupEvents",
             target,
             repeat=False,
-            patient=False,
+            long_timeout=False,
             LookupAttributes=[{"AttributeKey": "ResourceName", "AttributeValue": instance_id}],
             EndTime=before,
         )

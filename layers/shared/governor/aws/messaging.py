@@ -63,12 +63,12 @@ class SnsAnnouncer(Adapter):
         seal: Seal,
         *,
         console_url: str = "",
-        patient: bool = True,
+        long_timeout: bool = True,
     ) -> None:
         """Publish to the topic with this ARN, each alert with the seal that `seal` makes. With
-        `console_url`, texts for people lead to the console. Without `patient` a call to SNS gives
-        up within seconds."""
-        super().__init__(clients, topic_arn, patient=patient)
+        `console_url`, texts for people lead to the console. Without `long_timeout` a call to SNS
+        gives up within seconds."""
+        super().__init__(clients, topic_arn, long_timeout=long_timeout)
         self._seal = seal
         self._console_url = console_url
 

@@ -2,7 +2,7 @@
 
 botocore repeats each call for some seconds. A Region in which every call is throttled, or waits for
 its timeout, would take minutes so, for nothing: after a while its services are given up, one by
-one. Any answer of a service, a refusal too, begins its time anew.
+one. After any answer of a service, even a refusal, its time begins again.
 
 A service that throttles costs no time once the Region's time is spent: one try shows it. A service
 that hangs costs a whole timeout. If a service of the Region hung, no other is called after that.
@@ -43,7 +43,7 @@ class Patience:
         self._silent_regions: set[str] = set()
 
     def note_answer(self, service: ServiceOfRegion) -> None:
-        """Note that the service answered, so that its time without an answer begins anew."""
+        """Note that the service answered, so that its time without an answer begins again."""
         now = monotonic()
         with self._lock:
             self._answered_at[service] = now

@@ -97,31 +97,31 @@ class PolicyBucket(Adapter):
         Raises: CloudError."""
         try:
             # Short timeout: a sweep waits for this answer, and the next sweep asks again.
-            answer, text = self._get(patient=False)
+            answer, text = self._get(long_timeout=False)
         except NotFound:
             return None
         author = printable(answer.get("Metadata", {}).get("author", ""))
         return StoredPolicy(answer.get("VersionId", "null"), text, author)
 
-    def read(self, version: str, *, patient: bool = True) -> str:
-        """Return the text of a version. Without `patient` the call gives up within seconds. Raises:
-        CloudError, among them NotFound if there is no such version."""
+    def read(self, version: str, *, long_timeout: bool = True) -> str:
+        """Return the text of a version. Without `long_timeout` the call gives up within seconds.
+        Raises: CloudError, among them NotFound if there is no such version."""
         try:
-            _, text = self._get(patient=patient, VersionId=version)
+            _, text = self._get(long_timeout=long_timeout, VersionId=version)
         except CloudError as error:
             if error.code not in _NO_VERSION:
                 raise
             raise NotFound(str(error), operation=error.operation, code=error.code) from error
         return text
 
-    def _get(self, *, patient: bool, **version: Any) -> tuple[Any, str]:
+    def _get(self, *, long_timeout: bool, **version: Any) -> tuple[Any, str]:
         """Return S3's answer and the text of a version, by default the newest; the text is cut soon
         after the longest that a policy may have. Raises: CloudError.
 
         Bytes that are no UTF-8 stay as surrogates, which no YAML accepts.
         """
         answer = self._call(
-            "s3:GetObject", patient=patient, Bucket=self._resource, Key=_KEY, **version
+            "s3:GetObject", long_timeout=long_timeout, Bucket=self._resource, Key=_KEY, **version
         )
         with aws_errors("s3:GetObject"):
             body: bytes = answer["Body"].read(_MOST_BYTES)
@@ -143,23 +143,23 @@ class PolicyText:
         self._last_text = ""
         """The text of that version."""
 
-    def read(self, *, patient: bool = True) -> str:
+    def read(self, *, long_timeout: bool = True) -> str:
         """Return the text in force now; that of the parameter before the first version. A version
         never changes, so its text is read once.
 
-        Without `patient` each call gives up within seconds, and if the table does not answer, the
-        text of the last version that was read is returned. Raises: CloudError.
+        Without `long_timeout` each call gives up within seconds, and if the table does not answer,
+        the text of the last version that was read is returned. Raises: CloudError.
         """
-        table = self._table if patient else self._table.with_short_timeout()
+        table = self._table if long_timeout else self._table.with_short_timeout()
         try:
             version = PolicyVersions(table).version_in_force()
         except (Throttled, Unavailable):
-            if patient or self._last_version is None:
+            if long_timeout or self._last_version is None:
                 raise
             return self._last_text
         if version is None:
-            return self._parameter.read(patient=patient)
+            return self._parameter.read(long_timeout=long_timeout)
         if version != self._last_version:
-            self._last_text = self._documents.read(version, patient=patient)
+            self._last_text = self._documents.read(version, long_timeout=long_timeout)
             self._last_version = version
         return self._last_text

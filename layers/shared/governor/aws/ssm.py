@@ -25,11 +25,11 @@ _PAGE = 50
 class PolicyParameter(Adapter):
     """The parameter that may hold the policy document."""
 
-    def read(self, *, patient: bool = True) -> str:
-        """Return the text of the parameter, read now. Without `patient` the call gives up within
-        seconds, for a caller that can use an older text. Raises: CloudError."""
+    def read(self, *, long_timeout: bool = True) -> str:
+        """Return the text of the parameter, read now. Without `long_timeout` the call gives up
+        within seconds, for a caller that can use an older text. Raises: CloudError."""
         answer = self._call(
-            "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
+            "ssm:GetParameter", long_timeout=long_timeout, Name=self._resource, WithDecryption=True
         )
         return str(answer["Parameter"]["Value"])
 
@@ -83,7 +83,7 @@ class RunCommandHook(Adapter):
         answer = self._call(
             "ssm:SendCommand",
             target,
-            patient=False,
+            long_timeout=False,
             InstanceIds=list(instance_ids),
             DocumentName=self._resource,
             Parameters={
@@ -104,7 +104,7 @@ class RunCommandHook(Adapter):
             target,
             ("InstanceInformationList",),
             itemgetter("InstanceId"),
-            patient=False,
+            long_timeout=False,
             Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
             MaxResults=_PAGE,
         )

@@ -15,7 +15,7 @@ class KmsVolumeKeys(Adapter):
         """Return the key as KMS describes it. A key that cannot be read says why in its
         `problem`."""
         try:
-            answer = self._call("kms:DescribeKey", target, patient=False, KeyId=key_id)
+            answer = self._call("kms:DescribeKey", target, long_timeout=False, KeyId=key_id)
         except CloudError as error:
             return VolumeKey(key_id, problem=error.code or "KMS has not answered")
         key = answer["KeyMetadata"]

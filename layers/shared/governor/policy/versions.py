@@ -69,9 +69,9 @@ class PolicyDocuments(Protocol):
         """Return the newest version of the document; `None` if none is stored. Raises:
         CloudError."""
 
-    def read(self, version: str, *, patient: bool = True) -> str:
-        """Return the text of a version. Without `patient`, give up within seconds. Raises: NotFound
-        if there is no such version; CloudError."""
+    def read(self, version: str, *, long_timeout: bool = True) -> str:
+        """Return the text of a version. Without `long_timeout`, give up within seconds. Raises:
+        NotFound if there is no such version; CloudError."""
 
 
 _ANNOUNCED_FOR = timedelta(days=365)

@@ -230,7 +230,7 @@ class Parts(Basics):
     def _open_short_timeout_client(self) -> None:
         """Make the client of calls that are sent once, with a short timeout, so that this happens
         at cold start and not at the first call."""
-        self.clients.client("dynamodb", repeat=False, patient=False)
+        self.clients.client("dynamodb", repeat=False, long_timeout=False)
 
     @cached_property
     def once(self) -> Once:
@@ -308,14 +308,14 @@ class Parts(Basics):
         from governor.aws.messaging import SnsAnnouncer
         from governor.aws.secrets import AlertSeal
 
-        seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
+        seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), long_timeout=False)
         topic_arn = self.settings.need("alert_topic_arn")
         return SnsAnnouncer(
             self.clients,
             topic_arn,
             seal,
             console_url=self.settings.approval_base_url,
-            patient=False,
+            long_timeout=False,
         )
 
     @cached_property
@@ -336,7 +336,7 @@ class Parts(Basics):
     def answer_seal(self) -> SealMaker:
         """Return the seal of answers. It gives up within seconds: a person waits, and may press
         again. Raises: ConfigurationError if its setting is missing."""
-        return self._seal_maker("answer_key_arn", patient=False)
+        return self._seal_maker("answer_key_arn", long_timeout=False)
 
     @cached_property
     def delivery_seal(self) -> SealMaker:
@@ -350,12 +350,12 @@ class Parts(Basics):
         its setting is missing."""
         return self._seal_maker("expiry_key_arn")
 
-    def _seal_maker(self, setting: str, *, patient: bool = True) -> KmsSealMaker:
-        """Return the maker of seals with the key in this setting; without `patient` it gives up
-        within seconds. Raises: ConfigurationError if the setting is missing."""
+    def _seal_maker(self, setting: str, *, long_timeout: bool = True) -> KmsSealMaker:
+        """Return the maker of seals with the key in this setting; without `long_timeout` it gives
+        up within seconds. Raises: ConfigurationError if the setting is missing."""
         from governor.aws.sealing import KmsSealMaker
 
-        return KmsSealMaker(self.clients, self.settings.need(setting), patient=patient)
+        return KmsSealMaker(self.clients, self.settings.need(setting), long_timeout=long_timeout)
 
     @cached_property
     def seal_check(self) -> SealCheck:

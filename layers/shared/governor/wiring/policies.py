@@ -123,14 +123,14 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     text = parts.policy_text
     policy_store = parts.policy_store
     clock = parts.clock
-    parts.clients.client("s3", patient=False)
+    parts.clients.client("s3", long_timeout=False)
 
     def read_policy() -> PolicyBook:
         """Return the policy in force now; the last accepted one if that is refused, not found or
         not answered in time, or defaults if it is refused and none was accepted. With `keep`, store
         a document that was accepted. Raises: CloudError."""
         try:
-            document = text.read(patient=False)
+            document = text.read(long_timeout=False)
             book = parse_policy(document)
         except (PolicyError, NotFound, Throttled, Unavailable) as error:
             kept = policy_store.kept_policy()
