@@ -69,7 +69,8 @@ def _summed_up(sum_up_month: SumUpMonth, problems: Sequence[str]) -> dict[str, A
     count("SavedMonthToDate", float(month.saved_usd), MetricUnit.NoUnit)
     count("FalseStops", month.false_stops)
     logger.info(
-        "summed up", extra={"month": month.month, "projects": len(month.costs), "told": month.told}
+        "summed up",
+        extra={"month": month.month, "projects": len(month.costs), "told": month.notified},
     )
     all_problems = [*problems, *month.problems]
     if all_problems:
@@ -79,5 +80,5 @@ def _summed_up(sum_up_month: SumUpMonth, problems: Sequence[str]) -> dict[str, A
         "projects": len(month.costs),
         "usd": str(usd),
         "saved_usd": str(month.saved_usd),
-        "told": len(month.told),
+        "told": len(month.notified),
     }

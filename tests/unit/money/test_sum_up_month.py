@@ -115,7 +115,7 @@ def test_projects_are_summed_over_targets() -> None:
     assert [("llm", Decimal(11_000)), ("vision", Decimal(20))] == [
         (c.project, c.usd) for c in month.costs
     ]
-    assert (Decimal(110), ("llm",)) == (month.highest_budget_used_percent, month.told)
+    assert (Decimal(110), ("llm",)) == (month.highest_budget_used_percent, month.notified)
     (alert,) = world.told()
     assert (Severity.INFO, "llm") == (alert.severity, alert.project)
     text = " ".join(alert.lines)
@@ -140,7 +140,7 @@ def test_a_budget_is_told_once_for_each_share_and_month() -> None:
     world.clock.moment = datetime(2026, 12, 1, 0, 5, tzinfo=UTC)
     assert () == world.sum_up().costs
     world.cost("llm", "8500")
-    assert ("llm",) == world.sum_up().told
+    assert ("llm",) == world.sum_up().notified
 
 
 def test_a_budget_message_gives_its_time_in_the_zone_of_the_projects_owner() -> None:
@@ -302,7 +302,7 @@ def test_a_message_that_nobody_took_is_sent_by_the_next_sweep() -> None:
     world.clock.moment += timedelta(minutes=5)
 
     assert ("budget of llm: Throttled: later",) == month.problems
-    assert (1, ("llm",)) == (len(month.costs), world.sum_up().told)
+    assert (1, ("llm",)) == (len(month.costs), world.sum_up().notified)
 
 
 def test_only_the_dearest_projects_get_a_metric() -> None:
@@ -314,7 +314,7 @@ def test_only_the_dearest_projects_get_a_metric() -> None:
     month = world.sum_up()
 
     assert ["p4", "p3"] == [cost.project for cost in month.published]
-    assert 5 == len(month.costs) == len(month.told)
+    assert 5 == len(month.costs) == len(month.notified)
 
 
 # savings

@@ -294,7 +294,7 @@ INCIDENT_UNTIL = "incident_until"
 """The fact with a time: the cause of a critical message ends by itself, but not before it."""
 INCIDENT_WHILE = "incident_while"
 """The fact with keys of findings: the cause of a critical message lasts while one of them is known
-(`Findings.told`)."""
+(`Findings.known_keys`)."""
 
 
 @dataclass(frozen=True, slots=True)

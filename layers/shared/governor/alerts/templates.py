@@ -42,10 +42,11 @@ def alert_from_template(
     """Return an alert in the words of the template `message`, such as `pause ended`. It sends
     nothing.
 
-    The template may name the facts, the values in `words`, and `about`, `target`, `owner` and
-    `now`. It sets the kind, and the severity unless `severity` is given. Without `link` the alert
-    has none. Raises: LookupError if it sets no kind or severity; jinja2.UndefinedError if it names
-    a value that is missing.
+    The alert carries `facts`, which are exact figures for machines. The template may name them, the
+    values in `words`, which are for the template alone, and `about`, `target`, `owner` and `now`.
+    It sets the kind, and the severity unless `severity` is given. Without `link` the alert has
+    none. Raises: LookupError if it sets no kind or severity; jinja2.UndefinedError if it names a
+    value that is missing.
     """
     values = {
         **facts,

@@ -156,7 +156,7 @@ class Month:
 
     Attributes:
         published: the costs that get a metric of their own.
-        told: the projects whose owners were notified by this sum.
+        notified: the projects whose owners were notified by this sum.
         problems: texts about messages that could not be sent.
     """
 
@@ -166,7 +166,7 @@ class Month:
     highest_budget_used_percent: Decimal
     saved_usd: Usd
     false_stops: int
-    told: tuple[str, ...]
+    notified: tuple[str, ...]
     problems: tuple[str, ...]
 
 
@@ -202,7 +202,7 @@ class SumUpMonth:
         highest_used = max(
             (used_percent(spent, budget) for spent, budget in budgeted), default=Decimal(0)
         )
-        told, problems = self._notify(budgeted, policy, now)
+        notified, problems = self._notify(budgeted, policy, now)
         return Month(
             month=month,
             costs=costs,
@@ -210,7 +210,7 @@ class SumUpMonth:
             highest_budget_used_percent=highest_used,
             saved_usd=saved.net_usd,
             false_stops=saved.false_stops,
-            told=told,
+            notified=notified,
             problems=problems,
         )
 

@@ -251,7 +251,8 @@ def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
 
 def _all_problems(error: PartlyRead) -> list[PolicyProblem]:
     """Return the mistakes of a document that was read in part, with those of the settings that
-    could be read, in the order of the document."""
+    could be read, in the order of the document. Mistakes that follow from a setting that could not
+    be read are left out."""
     problems = list(error.problems)
     try:
         PolicyBook(error.document)

@@ -93,9 +93,8 @@ def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) 
     """Return a row for each instance of the target that GPU Governor stopped and nobody has started
     since; empty if there is none.
 
-    The ledger is read only if it may have such an instance. If that fails with a GovernorError,
-    this becomes a problem of the sweep, and the rows of the previous page are returned. Any other
-    error is raised.
+    The ledger is read only if it may have such an instance. If it cannot be read, that becomes a
+    problem of the sweep (see `sweep_case`), and the rows of the previous page are returned.
     """
     running_ids = {case.id for case in sweep.cases}
     if not _may_have_stopped_any(sweep, running_ids):

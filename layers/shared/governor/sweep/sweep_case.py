@@ -3,6 +3,9 @@
 A `Listing` holds each instance before its metrics are read (`ListedInstance`). A judged instance
 is a `Case`; a `Sweep` holds all of them. `FollowUp` then reads what is still open (`OpenEpisode`).
 Nothing in this module may read from or write to AWS: the steps of the sweep do.
+
+A step of the sweep that fails with a GovernorError becomes a *problem of the sweep*: a text in its
+summary. The other steps go on, and the next sweep tries again. Any other error ends the sweep.
 """
 
 from __future__ import annotations

@@ -179,8 +179,9 @@ def _kind(percent: float | None, below: float) -> str:
 
 
 def _heat(percent: float | None, below: float) -> str:
-    """Return the classes of a column: its kind and, if it is busy, its shade. Without a threshold
-    (memory and power) the kind is `level`."""
+    """Return the classes of a column: `gap` or `idle`, as `_kind` has it, else `busy` with its
+    shade, such as `busy h2`. Without a threshold (`below` is 0, for memory and power) a reading is
+    `level` in place of `busy`."""
     kind = _kind(percent, below)
     if kind != "busy":
         return kind

@@ -43,14 +43,15 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     """
     hub = parts.hub
     text = parts.policy_text
-    parts.clients.client("s3", patient=False)
+    parts.clients.client("s3", long_timeout=False)
     note_over_budget = NoteOverBudget(
         clock=parts.clock, ledger_store=parts.ledger_store, policy_store=parts.policy_store
     )
 
     def places(policies: PolicyBook) -> tuple[Target, ...]:
         """Return the targets to sweep. Also record the accounts of the organizational units, and
-        the projects over budget, which may fail. Raises: CloudError if the units cannot be read."""
+        the projects over budget; if those cannot be recorded, that is only logged. Raises:
+        CloudError if the units cannot be read, or their accounts not be recorded."""
         for problem in policies.retired:
             _log.warning("the policy: %s", problem)
         targets = policies.base().policy.targets

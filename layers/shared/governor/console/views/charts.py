@@ -14,7 +14,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from governor.core.units import Percent, Usd, UtcDatetime, day_and_time, usd
+from governor.core.units import Percent, Usd, UtcDatetime, city_of, day_and_time, usd
 from governor.limits.rules.breaker import HOUR, hour_of
 
 _WIDTH = 1000
@@ -126,11 +126,10 @@ def hourly(
         boxes[kind].append(_box(number * step + 1, _HEIGHT - height, step - 2, height))
     shapes = _markup(_paths(boxes))
     start = hour_of(until) - HOUR * last_hour
-    city = zone.rpartition("/")[2].replace("_", " ")
     first = day_and_time(start, zone, until)
     middle = day_and_time(start + HOUR * (len(hours) * 0.5), zone, until)
     last = day_and_time(until, zone, until)
-    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {city}"))
+    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {city_of(zone)}"))
 
 
 def strip(

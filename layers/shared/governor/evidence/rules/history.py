@@ -44,7 +44,7 @@ def idle_span(
     history: History, below_percent: Percent, launch_time: UtcDatetime
 ) -> IdleSpan | None:
     """Return since when the instance has been idle without a break; `None` if the newest periods
-    were not measured, or nothing was.
+    were not measured, or nothing was. If it worked until the end, that is the end.
 
     Times of up to `LONGEST_HOLE` without a reading are part of the idle time. Nothing is known of
     the time before a longer one.

@@ -102,7 +102,9 @@ class Ec2Instances(Kind[Host, Measured]):
         return words.command_for(resource, judgment, can_stop=can_stop)
 
     def completed(self, place: Place, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows with who launched the most expensive wasteful ones."""
+        """Return the rows with who launched the most expensive wasteful ones. After the first read
+        that fails no further one is tried, and the other creators stay unknown; only a missing
+        permission is reported."""
         wasteful = [row for row in rows if row.waste_usd_per_month]
         wasteful.sort(key=attrgetter("waste_usd_per_month"), reverse=True)
         creators: dict[str, str] = {}

@@ -191,8 +191,9 @@ def _reading(
 
 
 def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
-    """Return the figures beside the accelerators of instances that publish nothing else, over a day
-    where they have run that long."""
+    """Return the figures beside the accelerators of instances that publish nothing else, by id:
+    over a day if they have run that long, else over the policy's window. If the series of power
+    cannot be listed, that is reported, and is the problem of each."""
     if not hosts:
         return {}
     try:
@@ -242,7 +243,8 @@ def _with_spot_requests(
 
 
 def _spot_request_types(place: Place, request_ids: Sequence[str]) -> dict[str, SpotRequestType]:
-    """Return the types of Spot requests by id; those that EC2 does not show are left out."""
+    """Return the types of Spot requests by id; those that EC2 does not show are left out. If a read
+    fails, that is reported, and those that were not read yet are left out, too."""
     types: dict[str, SpotRequestType] = {}
     for part in in_parts(request_ids, _FILTER_VALUES):
         by_id = [{"Name": "spot-instance-request-id", "Values": list(part)}]
