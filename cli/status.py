@@ -23,11 +23,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws, times
 from cli.api import Api, check_deployed, find_api, missing
 from cli.errors import CommandError
+from cli.other_stacks import parameters_of, stacks_over_same_instances
 from cli.policy_consent import acceptances_of
 from cli.progress import Progress
 from cli.tables import Column, print_table
 from cli.times import ago, since
-from cli.twins import parameters_of, twins
 from governor.approvals.messages.failures import readable, step_text
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
@@ -712,15 +712,15 @@ def _safeguards(stack: Stack) -> Line:
     selector = parameters.get("SelectorTagValue", "")
     pages = stack.session.client("cloudformation").get_paginator("describe_stacks").paginate()
     all_stacks = (description for page in pages for description in page["Stacks"])
-    twin_stacks = twins(all_stacks, stack.name, selector)
+    other_stacks = stacks_over_same_instances(all_stacks, stack.name, selector)
     problems = []
-    for name in twin_stacks:
+    for name in other_stacks:
         problems.append(f"the stack {name} governs Purpose={printable(selector)}, too: remove one")
     if not is_protected:
         problems.append("the state table is not protected against deletion: run `make deploy`")
     document = {
         "state_table_protected": is_protected,
-        "stacks_over_the_same_instances": twin_stacks,
+        "stacks_over_the_same_instances": other_stacks,
     }
     if problems:
         return Line("; ".join(problems), document, is_wrong=True)

@@ -22,10 +22,10 @@ from cli.errors import CommandError
 from cli.leftovers import Leftover, Leftovers
 from cli.nearest import nearest
 from cli.options.uninstall import REMOVABLE
+from cli.other_stacks import EMPTY, is_ours, parameters_of
 from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
-from cli.twins import EMPTY, is_ours, parameters_of
 from governor.core.errors import GovernorError
 from governor.core.units import plural, printable, usd
 from governor.policy.accounts import swept_targets

@@ -22,7 +22,7 @@ import boto3
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
 
-from cli.twins import EMPTY, is_ours, parameters_of, twins
+from cli.other_stacks import EMPTY, is_ours, parameters_of, stacks_over_same_instances
 from governor.core.regions import is_region
 from scripts.deploy_log import run_logged
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
@@ -291,7 +291,7 @@ class Deployment:
         selector = parameters.get("SelectorTagValue", before) or self._values.default(
             "SelectorTagValue"
         )
-        others = twins(self._stacks.values(), stack, selector)
+        others = stacks_over_same_instances(self._stacks.values(), stack, selector)
         if not others:
             return
         said = (

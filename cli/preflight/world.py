@@ -19,9 +19,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from cli.errors import CommandError
+from cli.other_stacks import parameters_of
 from cli.policy import deployed
 from cli.status import IMITATION
-from cli.twins import parameters_of
 from governor.aws.call_errors import DRY_RUN_OK, translate
 from governor.core.errors import AccessDenied, CloudError, GovernorError, SafetyError
 from governor.policy.document import parse_policy

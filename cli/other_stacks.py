@@ -1,4 +1,4 @@
-"""Find stacks that govern the same instances.
+"""Find other stacks of GPU Governor that govern the same instances.
 
 They are in one account and Region, and for one value of the tag `Purpose`.
 """
@@ -27,7 +27,9 @@ def parameters_of(stack: Mapping[str, Any]) -> dict[str, str]:
     return values
 
 
-def twins(stacks: Iterable[Mapping[str, Any]], name: str, selector: str) -> list[str]:
+def stacks_over_same_instances(
+    stacks: Iterable[Mapping[str, Any]], name: str, selector: str
+) -> list[str]:
     """Return the names of the other stacks that govern what `selector` is on."""
     names = []
     for stack in stacks:
