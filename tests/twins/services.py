@@ -14,7 +14,7 @@ from governor.core.instance import Instance, Target, UserData
 from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Price
 from governor.episode.ports import UndoAnswer
-from governor.episode.rules.way_back import VolumeKey
+from governor.episode.rules.restart_doubts import VolumeKey
 from governor.events.model.interruption import LifecycleAction
 from governor.events.notify_warning import SpotPrices
 from governor.policy.model.policy import AppliedPolicy, Policy

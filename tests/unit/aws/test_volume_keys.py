@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from governor.aws.volume_keys import KmsVolumeKeys
-from governor.episode.rules.way_back import VolumeKey
+from governor.episode.rules.restart_doubts import VolumeKey
 from tests.builders import TARGET
 from tests.unit.aws.fakes import FakeClients
 

@@ -10,7 +10,7 @@ from governor.approvals.messages.questions import stage_words
 from governor.approvals.model.approval import Stage
 from governor.core.catalog import families
 from governor.core.instance import Instance, Lifecycle
-from governor.episode.rules.way_back import VolumeKey, doubts_of, keys_of
+from governor.episode.rules.restart_doubts import VolumeKey, doubts_of, keys_of
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.worlds.builders import open_question, stored_episode
 from tests.unit.worlds.fleet_world import FleetWorld

@@ -526,7 +526,7 @@ def test_a_sweep_that_left_targets_out_fails_after_the_month_was_summed_up(
     outcomes: list[str], missing: int
 ) -> None:
     """A child that died has no outcome."""
-    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), told=(), problems=()))
+    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), notified=(), problems=()))
     summed_up.return_value.configure_mock(
         month="2026-11", highest_budget_used_percent=0, saved_usd=0, false_stops=0
     )
@@ -544,7 +544,7 @@ def test_a_sweep_of_no_target_succeeds() -> None:
     listed = call("plan_sweep", sample("plan_sweep/schedule"), wired)
     assert {"check": "sweep", "targets": [], "target_count": 0} == listed
 
-    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), told=(), problems=()))
+    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), notified=(), problems=()))
     summed_up.return_value.configure_mock(
         month="2026-11", highest_budget_used_percent=0, saved_usd=0, false_stops=0
     )

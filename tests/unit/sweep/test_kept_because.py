@@ -16,7 +16,7 @@ from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import WORDS, KeepReason, KeptList, kept_list
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import AppliedPolicy, Mode, Policy
-from governor.sweep.kept_because import BY_OUTCOME, FINDERS, Standing, why_kept
+from governor.sweep.kept_because import BY_OUTCOME, FINDERS, SweptInstance, why_kept
 from governor.sweep.sweep_case import Case, ListedInstance
 from governor.table import keys
 from governor.verdict.model import IDLE, LEFT_ALONE, Hold, Verdict, VerdictKind
@@ -124,7 +124,7 @@ def test_a_freeze_keeps_what_is_idle() -> None:
     case = Case(listed_instance, Verdict(VerdictKind.FROZEN, "idle"))
 
     assert (KeepReason.FREEZE, "", None) == why_kept(
-        Standing(case, row(world, instance_id), world.policy)
+        SweptInstance(case, row(world, instance_id), world.policy)
     )
 
 

@@ -132,7 +132,7 @@ class Hub:
 
 
 def _summed_up() -> Any:
-    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), told=(), problems=()))
+    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), notified=(), problems=()))
     summed_up.return_value.configure_mock(
         month="2026-11", highest_budget_used_percent=0, saved_usd=0, false_stops=0
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from governor.aws.clients import Adapter
 from governor.core.errors import CloudError
 from governor.core.instance import Target
-from governor.episode.rules.way_back import VolumeKey
+from governor.episode.rules.restart_doubts import VolumeKey
 
 
 class KmsVolumeKeys(Adapter):

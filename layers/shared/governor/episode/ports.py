@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from governor.core.episode_ref import EpisodeRef
     from governor.core.instance import Instance, Snapshot, Target, UserData
     from governor.episode.model.plan import Step
-    from governor.episode.rules.way_back import VolumeKey
+    from governor.episode.rules.restart_doubts import VolumeKey
 
 
 class InstanceController(Protocol):

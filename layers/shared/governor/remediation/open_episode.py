@@ -28,8 +28,8 @@ from governor.episode.rules.plan import (
     mode_of,
     only_people_decide,
 )
+from governor.episode.rules.restart_doubts import doubts_of, keys_of
 from governor.episode.rules.restarts import restarts_to_ask_about
-from governor.episode.rules.way_back import doubts_of, keys_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.model import Evidence

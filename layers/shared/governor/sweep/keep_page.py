@@ -36,7 +36,7 @@ from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import project_of
-from governor.sweep.kept_because import Standing, why_kept
+from governor.sweep.kept_because import SweptInstance, why_kept
 from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
 from governor.verdict.model import Hold
 
@@ -207,14 +207,14 @@ def _governed_rows(
             hours=_hours(case, previous_row, hours_passed),
             idle_since=_idle_since(case, episode, previous_row, previous_page.swept_at),
         )
-        standing = Standing(case, row, sweep.base, keepers.get(case.id, ""))
-        rows.append(_with_reason(row, standing))
+        swept = SweptInstance(case, row, sweep.base, keepers.get(case.id, ""))
+        rows.append(_with_reason(row, swept))
     return rows
 
 
-def _with_reason(row: FleetRow, standing: Standing) -> FleetRow:
+def _with_reason(row: FleetRow, swept: SweptInstance) -> FleetRow:
     """Return the row with the reason why the instance stays, if there is one."""
-    keep = why_kept(standing)
+    keep = why_kept(swept)
     if keep is None:
         return row
     return replace(

@@ -17,7 +17,7 @@ from governor.sweep.sweep_case import Case
 from governor.verdict.model import HELD_BACK, WORKING
 
 
-class Standing(NamedTuple):
+class SweptInstance(NamedTuple):
     """An instance as a sweep saw it: its case, its row so far, and the policy without overrides.
 
     `keep_by` is the person whose answer keeps it; empty if that is not known.
@@ -76,21 +76,21 @@ BY_OUTCOME: Mapping[Outcome, KeepReason | None] = {
 idle then, it is asked about again at once, or another finder knows the reason."""
 
 
-def why_kept(standing: Standing) -> Keep | None:
+def why_kept(swept: SweptInstance) -> Keep | None:
     """Return the first reason, in the order of `FINDERS`, for which the instance stays; `None` if
     none is known."""
     for reason, find in FINDERS.items():
-        kept_by = find(standing)
+        kept_by = find(swept)
         if kept_by is not None:
             return Keep(reason, kept_by.name, kept_by.until)
     return None
 
 
-def _exemption_tag(standing: Standing) -> _KeptBy | None:
+def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
     """Return the tag that exempts the instance, such as `tag gpu-governor=exempt`; `None` if none
     does."""
-    case = standing.case
-    if not standing.row.exempt:
+    case = swept.case
+    if not swept.row.exempt:
         return None
     tag = case.policy.exemption.similar_tag_on(case.instance)
     if tag is None:
@@ -98,71 +98,71 @@ def _exemption_tag(standing: Standing) -> _KeptBy | None:
     return _KeptBy(f"tag {tag}")
 
 
-def _exemption(standing: Standing) -> _KeptBy | None:
+def _exemption(swept: SweptInstance) -> _KeptBy | None:
     """Return the person whose answer exempts the instance; `None` if no answer does. The name is
     empty if the instance was in another project then: only people who could see it there may read
     the name."""
-    hold = standing.case.record.hold
+    hold = swept.case.record.hold
     if hold.exempt_reason is None:
         return None
-    if hold.exempt_in != standing.row.project:
+    if hold.exempt_in != swept.row.project:
         return _KeptBy()
     # The hold ends with its author in brackets: `needed for a demo (link:ada@example.com)`.
     _, _, author = hold.exempt_reason.rpartition(" (")
     return _KeptBy(author.removesuffix(")"))
 
 
-def _keep(standing: Standing) -> _KeptBy | None:
+def _keep(swept: SweptInstance) -> _KeptBy | None:
     """Return the person whose answer keeps the instance, and until when; `None` if no answer
     does."""
-    if standing.row.kept_until is None:
+    if swept.row.kept_until is None:
         return None
-    return _KeptBy(standing.keep_by, standing.row.kept_until)
+    return _KeptBy(swept.keep_by, swept.row.kept_until)
 
 
-def _manager(standing: Standing) -> _KeptBy | None:
+def _manager(swept: SweptInstance) -> _KeptBy | None:
     """Return the service that runs the instance, if the instance is idle; `None` otherwise."""
-    verdict = standing.case.verdict
+    verdict = swept.case.verdict
     if verdict.manager is None or not verdict.is_idle:
         return None
     return _KeptBy(verdict.manager.service)
 
 
-def _freeze(standing: Standing) -> _KeptBy | None:
+def _freeze(swept: SweptInstance) -> _KeptBy | None:
     """Return a keeper without a name if a freeze or a pause holds the instance; `None` if none
     does. It has no end until people release it."""
-    return _KeptBy() if standing.case.verdict.kind in HELD_BACK else None
+    return _KeptBy() if swept.case.verdict.kind in HELD_BACK else None
 
 
-def _session(standing: Standing) -> _KeptBy | None:
+def _session(swept: SweptInstance) -> _KeptBy | None:
     """Return the person whose session ended the last question, and when people may be asked again;
     `None` if no session ended it, or that time is over."""
-    record = standing.case.record
-    is_quiet = standing.is_waiting and standing.row.quiet_until is not None
+    record = swept.case.record
+    is_quiet = swept.is_waiting and swept.row.quiet_until is not None
     if not is_quiet or not record.logged_in or record.last_outcome is not Outcome.WOKE_UP:
         return None
-    return _KeptBy(record.logged_in, standing.row.quiet_until)
+    return _KeptBy(record.logged_in, swept.row.quiet_until)
 
 
-def _restarts(standing: Standing) -> _KeptBy | None:
+def _restarts(swept: SweptInstance) -> _KeptBy | None:
     """Return until when nobody is asked because others start the instance again after each stop;
     `None` if that is not so."""
-    until = standing.row.restarts_quiet_until
-    if not standing.is_waiting or until is None:
+    until = swept.row.restarts_quiet_until
+    if not swept.is_waiting or until is None:
         return None
     return _KeptBy(until=until)
 
 
-def _outcome(reason: KeepReason) -> Callable[[Standing], _KeptBy | None]:
+def _outcome(reason: KeepReason) -> Callable[[SweptInstance], _KeptBy | None]:
     """Return a function that tells until when this reason keeps an instance, because of the outcome
     of its last episode; it returns `None` if the reason does not keep the instance."""
 
-    def find(standing: Standing) -> _KeptBy | None:
+    def find(swept: SweptInstance) -> _KeptBy | None:
         """Return until when nobody is asked; `None` if the last outcome is another one, or its time
         is over."""
-        outcome = standing.case.record.last_outcome
-        until = standing.row.quiet_until
-        if outcome is None or until is None or not standing.is_waiting:
+        outcome = swept.case.record.last_outcome
+        until = swept.row.quiet_until
+        if outcome is None or until is None or not swept.is_waiting:
             return None
         if BY_OUTCOME[outcome] is not reason:
             return None
@@ -171,45 +171,45 @@ def _outcome(reason: KeepReason) -> Callable[[Standing], _KeptBy | None]:
     return find
 
 
-def _report_only(standing: Standing) -> _KeptBy | None:
+def _report_only(swept: SweptInstance) -> _KeptBy | None:
     """Return the overrides because of which an idle instance is only reported, or `the policy` if
     there are none; `None` if it is not idle, or people are asked about it."""
-    case = standing.case
+    case = swept.case
     if not case.is_idle:
         return None
-    by = ", ".join(standing.overrides)
-    if standing.row.is_reported:
+    by = ", ".join(swept.overrides)
+    if swept.row.is_reported:
         return _KeptBy(by or "the policy")
-    is_observed = case.policy.mode is Mode.OBSERVE and standing.base.mode is not Mode.OBSERVE
+    is_observed = case.policy.mode is Mode.OBSERVE and swept.base.mode is not Mode.OBSERVE
     if is_observed and by:
         return _KeptBy(by)
     return None
 
 
-def _override(standing: Standing) -> _KeptBy | None:
+def _override(swept: SweptInstance) -> _KeptBy | None:
     """Return the overrides with a longer window, and the end of that window, once the window of the
     policy without them is over; `None` otherwise."""
-    case = standing.case
-    if not standing.overrides:
+    case = swept.case
+    if not swept.overrides:
         return None
-    if standing.is_waiting:
-        until = _asked_later(standing)
+    if swept.is_waiting:
+        until = _asked_later(swept)
     elif case.verdict.kind in WORKING and case.gathered is None:
-        until = _read_later(standing)
+        until = _read_later(swept)
     else:
         return None
     if until is None:
         return None
-    return _KeptBy(", ".join(standing.overrides), until)
+    return _KeptBy(", ".join(swept.overrides), until)
 
 
-def _asked_later(standing: Standing) -> UtcDatetime | None:
+def _asked_later(swept: SweptInstance) -> UtcDatetime | None:
     """Return when people are asked about an idle instance, if the policy without overrides would
     have asked by now; `None` otherwise."""
-    policy = standing.case.policy
-    base = standing.base
-    now = standing.case.listed.now
-    idle_since = standing.row.idle_since
+    policy = swept.case.policy
+    base = swept.base
+    now = swept.case.listed.now
+    idle_since = swept.row.idle_since
     if idle_since is None or policy.ask_window <= base.ask_window:
         return None
     if now < idle_since + base.ask_window + policy.lag:
@@ -218,20 +218,20 @@ def _asked_later(standing: Standing) -> UtcDatetime | None:
     return max(idle_since + policy.ask_window + policy.lag, now + policy.period)
 
 
-def _read_later(standing: Standing) -> UtcDatetime | None:
+def _read_later(swept: SweptInstance) -> UtcDatetime | None:
     """Return when the metrics of an instance that worked are read again, if the policy without
     overrides would have read them by now; `None` otherwise."""
-    verdict = standing.case.verdict
-    policy = standing.case.policy
-    base = standing.base
+    verdict = swept.case.verdict
+    policy = swept.case.policy
+    base = swept.base
     if verdict.last_busy is None or policy.window <= base.window:
         return None
-    if standing.case.listed.now < verdict.last_busy + base.window + policy.lag:
+    if swept.case.listed.now < verdict.last_busy + base.window + policy.lag:
         return None
     return verdict.not_before
 
 
-FINDERS: Mapping[KeepReason, Callable[[Standing], _KeptBy | None]] = {
+FINDERS: Mapping[KeepReason, Callable[[SweptInstance], _KeptBy | None]] = {
     KeepReason.EXEMPTION_TAG: _exemption_tag,
     KeepReason.EXEMPTION: _exemption,
     KeepReason.KEEP: _keep,
