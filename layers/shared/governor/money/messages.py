@@ -52,7 +52,7 @@ def budget_alert(
     hub: Target,
     now: UtcDatetime,
     owner: Owner,
-    by_past: Forecast | None,
+    forecast: Forecast | None,
     running: Sequence[FleetRow] = (),
     *,
     asks: bool = False,
@@ -61,17 +61,32 @@ def budget_alert(
     targets.
 
     `budget` is above 0. `owner` is the project's owner, with the project, or the owner of instances
-    without a project. `by_past` is the forecast by past days; `None` if there are too few.
-    `running` are the project's instances. `asks` is true if people are asked about idle ones
-    because of the budget.
+    without a project. `forecast` is that by past days; `None` if there are too few. `running` are
+    the project's instances. `asks` is true if people are asked about idle ones because of the
+    budget.
     """
-    percent = used_percent(cost, budget)
+    words = {
+        **_whose_budget(cost),
+        **_budget_words(cost, budget, now),
+        "error": None if forecast is None else money(forecast.error_percent, 0),
+        "asks": asks,
+        "least_used": least_used(running),
+    }
+    facts = _budget_facts(cost, budget, at_percent, now, forecast)
+    dedup_id = budget_id(cost, budget, at_percent, now)
+    return alert_from_template("budget", hub, dedup_id, now, facts, words, owner=owner)
+
+
+def _budget_facts(
+    cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime, forecast: Forecast | None
+) -> dict[str, object]:
+    """Return the exact figures of a message about a budget, for machines and for the template."""
     forecast_usd: Usd | None = None
     forecast_error: Decimal | None = None
-    if by_past is not None:
-        forecast_usd = by_past.usd
-        forecast_error = by_past.error_percent
-    facts = {
+    if forecast is not None:
+        forecast_usd = forecast.usd
+        forecast_error = forecast.error_percent
+    return {
         EVERYWHERE: True,
         "month": month_of(now),
         "usd": cost.usd,
@@ -84,31 +99,31 @@ def budget_alert(
         "unpriced_instance_hours": cost.unpriced_hours,
         "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
     }
-    who = f"Project {cost.project}"
-    have = "has"
+
+
+def _whose_budget(cost: ProjectCost) -> dict[str, object]:
+    """Return the subject of the sentences about a budget, and its verb."""
     if cost.project == UNTAGGED:
-        who = "Instances without a project"
-        have = "have"
+        return {"who": "Instances without a project", "have": "have"}
+    return {"who": f"Project {cost.project}", "have": "has"}
+
+
+def _budget_words(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> dict[str, object]:
+    """Return how much of the budget is used, its outlook, the places that cost most (an empty text
+    if none is known), and the instance hours without a known price: `None` if all have one."""
     outlook = _outlook(cost, budget, now)
     targets = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
-    places = listed(targets, _MOST_NAMED)
-    error_text = None if forecast_error is None else money(forecast_error, 0)
-    unpriced_hours_text = money(cost.unpriced_hours, 1) if cost.unpriced_hours else None
-    words = {
-        "who": who,
-        "have": have,
-        "used": money(percent, 0),
+    unpriced_hours = None
+    if cost.unpriced_hours:
+        unpriced_hours = money(cost.unpriced_hours, 1)
+    return {
+        "used": money(used_percent(cost, budget), 0),
         "month": f"{now:%B %Y}",
         "outlook": outlook.name,
-        "error": error_text,
         "runs_out": outlook.runs_out_at,
-        "places": places,
-        "asks": asks,
-        "least_used": least_used(running),
-        "hours": unpriced_hours_text,
+        "places": listed(targets, _MOST_NAMED),
+        "hours": unpriced_hours,
     }
-    dedup_id = budget_id(cost, budget, at_percent, now)
-    return alert_from_template("budget", hub, dedup_id, now, facts, words, owner=owner)
 
 
 def _flat_forecast(cost: ProjectCost, now: UtcDatetime) -> Usd:
