@@ -394,7 +394,7 @@ class Adapter:
         target: Target | None,
         path: Sequence[str],
         read: Callable[[Any], Answer | None],
-        odd: MutableMapping[str, str] | None = None,
+        unreadable: MutableMapping[str, str] | None = None,
         answers: Iterable[Any] | None = None,
         **parameters: Any,
     ) -> Iterator[Answer]:
@@ -403,35 +403,35 @@ class Adapter:
         from those, and nothing is called.
 
         Without `target` the hub's own account is asked. A record that cannot be read is logged and
-        left out, and `odd` gets the reason by its `InstanceId`, or by "" if it has none. Raises:
-        CloudError if a call fails; without `odd` also at the end, if some could not be read and
-        nothing was yielded.
+        left out, and `unreadable` gets the reason by its `InstanceId`, or by "" if it has none.
+        Raises: CloudError if a call fails; without `unreadable` also at the end, if some could not
+        be read and nothing was yielded.
         """
-        unread: MutableMapping[str, str] = {} if odd is None else odd
+        reasons: MutableMapping[str, str] = {} if unreadable is None else unreadable
         is_any_read = False
         if answers is None:
             answers = self._pages(operation, target, **parameters)
         records = answers
         for field in path:
-            lists = _read_each(records, itemgetter(field), operation, unread)
+            lists = _read_each(records, itemgetter(field), operation, reasons)
             records = chain.from_iterable(lists)
-        for made in _read_each(records, read, operation, unread):
+        for made in _read_each(records, read, operation, reasons):
             is_any_read = True
             yield made
-        if odd is None and unread and not is_any_read:
-            raise errors.CloudError("; ".join(unread.values()), operation=operation)
+        if unreadable is None and reasons and not is_any_read:
+            raise errors.CloudError("; ".join(reasons.values()), operation=operation)
 
 
 def _read_each(
     records: Iterable[Any],
     read: Callable[[Any], Answer | None],
     operation: str,
-    unread: MutableMapping[str, str],
+    unreadable: MutableMapping[str, str],
 ) -> Iterator[Answer]:
     """Yield what `read` makes of each record, but not `None`.
 
-    A record that `read` cannot read is left out: the reason is logged, and put into `unread` by the
-    record's `InstanceId`, or by "" if it has none.
+    A record that `read` cannot read is left out: the reason is logged, and put into `unreadable` by
+    the record's `InstanceId`, or by "" if it has none.
     """
     for record in records:
         try:
@@ -440,7 +440,7 @@ def _read_each(
             why = f"{operation} gave a record that cannot be read: {error!r}"
             _log.error("%s in %.500s", why, record)
             instance_id = record.get("InstanceId", "") if isinstance(record, Mapping) else ""
-            unread[instance_id] = why
+            unreadable[instance_id] = why
             continue
         if made is not None:
             yield made

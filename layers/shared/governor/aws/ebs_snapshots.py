@@ -61,13 +61,13 @@ class EbsSnapshots(Ec2Writer):
         for key, value in tags.items():
             filters.append({"Name": f"tag:{key}", "Values": [literal(value)]})
         operation = "ec2:DescribeSnapshots"
-        odd: dict[str, str] = {}
-        parameters: Any = {"odd": odd, "OwnerIds": ["self"], "Filters": filters}
+        unreadable: dict[str, str] = {}
+        parameters: Any = {"unreadable": unreadable, "OwnerIds": ["self"], "Filters": filters}
         snapshots = list(
             self._records(operation, target, ("Snapshots",), read_snapshot, **parameters)
         )
-        if odd:  # One that is missing would count as deleted.
-            raise CloudError("; ".join(odd.values()), operation=operation)
+        if unreadable:  # One that is missing would count as deleted.
+            raise CloudError("; ".join(unreadable.values()), operation=operation)
         return snapshots
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:

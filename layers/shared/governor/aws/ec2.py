@@ -62,30 +62,34 @@ class Ec2Instances(Adapter):
         """Regions whose EC2 does not know the parameter for hidden managed instances."""
 
     def list_selected(
-        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+        self, target: Target, selector: TagMatch, unreadable: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
         """Return the running instances that bear the selector's tag; empty if there are none.
 
         An instance whose record cannot be read, or lacks the tag by which EC2 found it, is left
-        out, and `odd` gets the reason by its id. Raises: CloudError.
+        out, and `unreadable` gets the reason by its id. Raises: CloudError.
         """
-        odd = {} if odd is None else odd
+        unreadable = {} if unreadable is None else unreadable
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [literal(selector.tag_value)]}
-        running = list(self._described(target, odd, selected, _RUNNING))
+        running = list(self._described(target, unreadable, selected, _RUNNING))
         for instance in running:
             if not selector.is_on(instance):
                 # The tag of its exemption may be missing from the record, too.
-                odd[instance.instance_id] = "EC2 found it by a tag that its record lacks"
+                unreadable[instance.instance_id] = "EC2 found it by a tag that its record lacks"
         selected_by_id = {instance.instance_id: instance for instance in running}
-        return [instance for instance in selected_by_id.values() if instance.instance_id not in odd]
+        return [
+            instance
+            for instance in selected_by_id.values()
+            if instance.instance_id not in unreadable
+        ]
 
     def list_accelerated(
-        self, target: Target, odd: MutableMapping[str, str] | None = None
+        self, target: Target, unreadable: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
         """Return all running instances of accelerated types, each once. One whose record cannot be
-        read is left out, and `odd` gets the reason by its id. Raises: CloudError."""
-        odd = {} if odd is None else odd
-        running = self._described(target, odd, _accelerated(), _RUNNING)
+        read is left out, and `unreadable` gets the reason by its id. Raises: CloudError."""
+        unreadable = {} if unreadable is None else unreadable
+        running = self._described(target, unreadable, _accelerated(), _RUNNING)
         instance_by_id = {instance.instance_id: instance for instance in running}
         return list(instance_by_id.values())
 
@@ -148,15 +152,15 @@ class Ec2Instances(Adapter):
 
         A filter selects them, because EC2 refuses a whole call that names one unknown id.
         """
-        odd: dict[str, str] = {}
+        unreadable: dict[str, str] = {}
         described: dict[str, Instance | CloudError] = {}
         for part in in_parts(instance_ids, _FILTER_VALUES):
             by_id = {"Name": "instance-id", "Values": list(part)}
-            for instance in self._described(target, odd, by_id, whole=True):
+            for instance in self._described(target, unreadable, by_id, whole=True):
                 described[instance.instance_id] = instance
         for missing_id in {*instance_ids} - described.keys():
             # A record without an id may be that of any instance that is missing.
-            why = odd.get(missing_id, odd.get(""))
+            why = unreadable.get(missing_id, unreadable.get(""))
             if why is not None:
                 described[missing_id] = CloudError(why, operation="ec2:DescribeInstances")
         return described
@@ -164,21 +168,22 @@ class Ec2Instances(Adapter):
     def _described(
         self,
         target: Target,
-        odd: MutableMapping[str, str] | None,
+        unreadable: MutableMapping[str, str] | None,
         *filters: Mapping[str, Any],
         whole: bool = False,
         **parameters: Any,
     ) -> Iterator[Instance]:
         """Yield the instances that these filters or parameters select, with their launch facts if
-        `whole`. One whose record cannot be read is left out, and `odd` gets the reason by its id.
-        Raises: CloudError; without `odd` (`None`) also if records cannot be read and none can."""
+        `whole`. One whose record cannot be read is left out, and `unreadable` gets the reason by
+        its id. Raises: CloudError; without `unreadable` (`None`) also if records cannot be read and
+        none can."""
         if filters:
             parameters["Filters"] = list(filters)
             parameters["MaxResults"] = _PAGE
         answers = self._instance_pages(target, parameters)
         path = ("Reservations", "Instances")
         read = partial(read_instance, target, whole)
-        return self._records(_DESCRIBE, target, path, read, odd, answers)
+        return self._records(_DESCRIBE, target, path, read, unreadable, answers)
 
     def _instance_pages(self, target: Target, parameters: Mapping[str, Any]) -> Iterator[Any]:
         """Yield EC2's answers for these parameters, hidden managed instances included.

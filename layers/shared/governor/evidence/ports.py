@@ -40,13 +40,13 @@ class InstanceReader(Protocol):
     """
 
     def list_selected(
-        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+        self, target: Target, selector: TagMatch, unreadable: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
         """Return all running instances that the selector names, each once, hidden ones too. Their
         volumes have no sizes.
 
-        `odd` receives problems by instance id, and by "" a problem that may be about any instance
-        that is missing.
+        `unreadable` receives problems by instance id, and by "" a problem that may be about any
+        instance that is missing.
         """
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:

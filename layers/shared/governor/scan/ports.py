@@ -45,11 +45,11 @@ class AcceleratedInstances(Protocol):
     """EC2's instances of accelerated types, read only."""
 
     def list_accelerated(
-        self, target: Target, odd: MutableMapping[str, str] | None = None
+        self, target: Target, unreadable: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
         """Return all running instances of accelerated types, tagged or not; empty if there are
-        none. An instance whose record cannot be read is left out, and `odd` gets the reason by its
-        id. Raises: CloudError."""
+        none. An instance whose record cannot be read is left out, and `unreadable` gets the reason
+        by its id. Raises: CloudError."""
 
     def launch(self, target: Target, instance_id: str, before: UtcDatetime) -> Launch | None:
         """Return who launched the instance and when, by one call for CloudTrail's newest records

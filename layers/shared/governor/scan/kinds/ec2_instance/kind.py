@@ -51,10 +51,12 @@ class Ec2Instances(Kind[Host, Measured]):
     def list(self, place: Place) -> Sequence[Host]:
         """Return all running instances with accelerators. One whose record cannot be read is left
         out, and reported. Raises: CloudError."""
-        odd: dict[str, str] = {}
-        instances = place.instances.list_accelerated(place.target, odd)
-        if odd:
-            why = "; ".join(_in_words(instance_id, reason) for instance_id, reason in odd.items())
+        unreadable: dict[str, str] = {}
+        instances = place.instances.list_accelerated(place.target, unreadable)
+        if unreadable:
+            why = "; ".join(
+                _in_words(instance_id, reason) for instance_id, reason in unreadable.items()
+            )
             text = f"records that cannot be read are left out: {clip(why, _LONGEST_REASON)}"
             place.could_not_read(self.words, CloudError(text, operation=_LIST, words=text))
         return [_host(place, instance) for instance in instances]
