@@ -46,7 +46,7 @@ class InstanceReader(Protocol):
         volumes have no sizes.
 
         `unreadable` receives problems by instance id, and by "" a problem that may be about any
-        instance that is missing.
+        instance that is missing. Raises: CloudError.
         """
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:

@@ -45,9 +45,8 @@ class PagerDutyChannel(HttpsChannel):
         letters and digits, or the address is not https."""
         if _ROUTING_KEY.fullmatch(routing_key) is None:
             raise ConfigurationError(
-                "the routing key of the channel pagerduty must have 32 letters and "
-                "digits: store the "
-                "integration key of an Events API v2 integration"
+                "the routing key of the channel pagerduty must have 32 letters and digits: "
+                "store the integration key of an Events API v2 integration"
             )
         self._routing_key = routing_key
         super().__init__(url, https, clock)

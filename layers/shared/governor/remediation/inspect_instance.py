@@ -280,8 +280,7 @@ def _changed_since(
     if ahead > _CLOCK_MAY_BE_AHEAD:
         reason = (
             "the clock of the instance is wrong: its agent dates readings "
-            f"{minutes(ahead)} min ahead; "
-            "set the clock"
+            f"{minutes(ahead)} min ahead; set the clock"
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     used_percent = newest.memory_used_percent
