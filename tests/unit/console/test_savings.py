@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -202,6 +203,28 @@ def test_an_entry_has_the_name_that_its_instance_had() -> None:
         assert f">{name}</bdi></a>" in text
     assert ["", "", "gone"] == sorted(str(row[5]) for row in page.tables[0].rows)
     assert "ResourceName" == page.tables[0].columns[5]
+
+
+def test_the_ledger_shows_whole_dollars_like_every_other_figure() -> None:
+    """And cents only below ten dollars. The CSV is exact."""
+    world = ConsoleWorld()
+    world.book(make_entry(1), make_entry(2, saved_usd_per_hour=Decimal("0.1234")))
+    page, text = show(world), html(savings, world)
+
+    assert '<td class="number saved">$408</td>' in text
+    assert '<td class="number saved">$8.88</td>' in text
+    assert "408.24" not in text
+    assert {"408.24", "8.8848"} == {
+        f"{row['x_NetSavedUsd'].normalize():f}" for row in cast(Any, page.tables[0].documents)
+    }
+
+
+def test_only_the_tables_of_a_project_have_cents() -> None:
+    """Their rows add up to an amount beside them. All other amounts are whole dollars."""
+    folder = Path(formats.__file__).parent / "templates"
+    with_cents = [path.name for path in folder.glob("*.html") if "|cents" in path.read_text()]
+
+    assert ["project.html"] == with_cents
 
 
 def test_what_others_did_is_listed_and_saves_nothing() -> None:

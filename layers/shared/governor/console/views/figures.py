@@ -450,6 +450,8 @@ def _date_text(moment: UtcDatetime, zone: str) -> str:
     return charts.day_text(moment.astimezone(ZoneInfo(zone)).date())
 
 
+# Pages write amounts with the filter `usd`: whole dollars, and cents below ten. `cents` is only for
+# the tables of a project whose rows add up to an amount that stands beside them.
 TEMPLATES.filters.update(
     plural=plural,
     percent=percent,
