@@ -8,6 +8,7 @@ import html as markup
 import io
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 
 from governor.console.app import Console
 from governor.core.units import usd
+from governor.episode.model.episode import Outcome
 from governor.fleet.rules.kept import KeepReason
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
@@ -103,11 +105,19 @@ def of_questions(site: Site, tile: Tile) -> list[str]:
 
 
 def of_savings(site: Site, tile: Tile) -> list[str]:
-    """The net saving, the actions and those undone."""
+    """The net saving, the stops and terminations of the month, and those undone."""
     rows = site.rows(tile.href)
     total = sum((Decimal(row["x_NetSavedUsd"]) for row in rows), Decimal(0))
+    actions = [row for row in rows if is_action_of_this_month(row)]
     undone = sum(row["x_FalseStop"] == "True" for row in rows)
-    return [usd(total), f"{len(rows)} stop", f"{undone} undone"]
+    return [usd(total), f"{len(actions)} stops and terminations", f"{undone} undone"]
+
+
+def is_action_of_this_month(row: dict[str, str]) -> bool:
+    """Return whether an entry of the ledger is a stop or a termination by GPU Governor in the month
+    of `NOW`."""
+    is_action = row["x_Outcome"] in ("stopped", "terminated") and row["x_Ours"] == "True"
+    return is_action and row["x_BookedAt"].startswith(f"{NOW:%Y-%m}")
 
 
 LISTS: Mapping[str, Callable[[Site, Tile], list[str]]] = {
@@ -118,7 +128,8 @@ LISTS: Mapping[str, Callable[[Site, Tile], list[str]]] = {
 
 
 def fleet_of_all_states() -> ConsoleWorld:
-    """Instances in every state, managed, frozen and held ones among the idle; two stopped."""
+    """Instances in every state, managed, frozen and held ones among the idle; some stopped, one
+    terminated."""
     world = stored()
     [page] = world.reader.pages
     more = [
@@ -134,6 +145,12 @@ def fleet_of_all_states() -> ConsoleWorld:
     world.book(make_entry(20), make_entry(21, saved_usd_per_hour=Decimal("1.20")))
     undone_at = NOW.replace(minute=0)
     world.book(make_entry(14, booked_at=undone_at, ended_at=undone_at, false_stop=True, ours=True))
+    world.book(
+        make_entry(30, outcome=Outcome.TERMINATED),
+        make_entry(31, booked_at=NOW - timedelta(days=25)),
+        make_entry(32, outcome=Outcome.KEPT, ours=False),
+        make_entry(33, outcome=Outcome.STOPPED, ours=False),
+    )
     return world
 
 
