@@ -18,6 +18,7 @@ from cli import aws, break_glass
 from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
+from cli.record_names import counted_records
 from cli.status import Stack, check
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
@@ -63,7 +64,7 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
     source_as_of = _check(dynamodb, source, table)
     lacking, left_out = _compare(dynamodb, stack, source)
     kinds = Counter(pk.partition("#")[0] for pk, _ in map(_key, lacking))
-    numbers = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    numbers = counted_records(map(_key, lacking))
     as_of = in_utc(parse_iso(source_as_of)) if source_as_of else ""
     since = f", as it was on {as_of}" if as_of else ""
     out.say(
