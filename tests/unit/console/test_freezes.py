@@ -206,3 +206,31 @@ def test_reasons_are_for_those_who_see_all_that_they_count() -> None:
 def test_what_the_policy_has_lifted_is_gone() -> None:
     lifted = replace(POLICY.breaker, lift_freezes_before=(NOW - timedelta(hours=1)).isoformat())
     assert "Nothing that you can see is frozen" in Site(HUB, HERE, breaker=lifted).page("admins")
+
+
+@pytest.mark.parametrize(
+    ("group", "where", "said"),
+    [
+        ("approvers", HUB, "An admin of everything can end it here: group admins."),
+        ("approvers", HERE, "An admin of this account can end it here: group admins, group mixed"),
+        # Names are for those who see all that is frozen.
+        ("mine", HUB, "An admin of everything can end it here."),
+    ],
+)
+def test_the_page_says_which_people_of_the_policy_can_end_a_freeze(
+    group: str, where: str, said: str
+) -> None:
+    """And not only that an admin can."""
+    assert said in Site(where).page(group)
+
+
+def test_without_an_admin_the_page_says_what_ends_a_freeze_instead() -> None:
+    """Nobody can end it there, so it does not promise that somebody can."""
+    no_admins = {
+        name: scope for name, scope in POLICY.console.scopes.items() if scope.role != "admin"
+    }
+    page = Site(HUB, console=replace(POLICY.console, scopes=no_admins)).page("approvers")
+
+    assert "so nobody can end it here" in page
+    assert "breaker.lift_freezes_before" in page
+    assert "An admin of everything" not in page

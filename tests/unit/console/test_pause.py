@@ -18,6 +18,7 @@ from governor.console.views.overview import overview
 from governor.limits.model.pause import Pause
 from governor.policy.document import parse_policy
 from governor.policy.model.contacts import Console as ConsoleSettings
+from governor.policy.model.contacts import Ownership
 from governor.policy.model.policy import Policy
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
@@ -41,6 +42,12 @@ POLICY = (
     .policy
 )
 PAUSE = Pause(NOW - timedelta(hours=1), "oidc:ada@example.com", "they are needed")
+
+
+def without_admins(policy: Policy) -> Policy:
+    """The same policy with approvers alone."""
+    scopes = {name: scope for name, scope in policy.console.scopes.items() if scope.role != "admin"}
+    return replace(policy, console=replace(policy.console, scopes=scopes))
 
 
 class Site:
@@ -156,3 +163,16 @@ def test_who_paused_and_why_is_for_those_who_see_everything() -> None:
         document = json.loads(asked["body"])
         assert [] == problems("ConsoleFreezes", document)
         assert said == document["pause"].keys()
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (POLICY, "An admin of everything can end it here: group admins."),
+        (without_admins(POLICY), "so any person in ownership.contacts can end it here."),
+        (replace(without_admins(POLICY), ownership=Ownership()), "so nobody can end it here."),
+    ],
+)
+def test_the_page_says_who_can_end_the_pause_by_the_policy(policy: Policy, said: str) -> None:
+    """Also where the policy has no admin of everything."""
+    assert said in Site(PAUSE, policy).page("approvers")

@@ -6,47 +6,52 @@ shown only to callers who see everything that a pause or freeze covers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from governor.approvals.model.terms import Rank
 from governor.approvals.pause import LONGEST_REASON, PauseAll, Presser
-from governor.approvals.rules.pausing import may_end_pause, may_pause
+from governor.approvals.rules.pausing import admin_scopes, may_end_pause, may_pause
 from governor.console.page import Caller, Cell, Page, Table, ViewRequest
 from governor.console.views import addresses, figures
 from governor.core.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.instance import Target
-from governor.core.units import parse_iso, people
+from governor.core.units import listed, parse_iso, people
 from governor.limits.freezes import used_caps
 from governor.limits.model.breaker import BreakerState
 from governor.limits.rules.breaker import is_lifted_by_policy
 from governor.limits.store.breaker import Breakers
+from governor.policy.model.contacts import ConsoleScope
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
 _EVERYTHING = "everything"
+_ADMINS_LISTED = 3
 PATH = "/freezes"
 
 
 def freezes(request: ViewRequest) -> Page:
     """Return the page of the pause, the freezes and the caps, as far as the caller may see them.
     Raises: CloudError."""
-    freeze_rows = [
-        _freeze_row(request, target, freeze) for target, freeze in _standing_freezes(request)
-    ]
+    standing = _standing_freezes(request)
+    freeze_rows = [_freeze_row(request, target, freeze) for target, freeze in standing]
     freeze_table = Table("freezes", _COLUMNS, tuple(freeze_rows))
     cap_table = Table("caps", ("what", "used", "most"), tuple(_caps(request)))
     pause = pause_values(request)
     freeze_documents = freeze_table.documents
+    shown_freezes = []
+    for document, (target, _) in zip(freeze_documents, standing, strict=True):
+        shown_freezes.append({**document, "who_may_end": _who_may_end_freeze(request, target)})
     named_caps = [{**cap, "what": _words(str(cap["what"]))} for cap in cap_table.documents]
     return Page(
         title="Freezes",
         template="freezes.html",
         values={
-            "freezes": freeze_documents,
+            "freezes": shown_freezes,
             "caps": named_caps,
             "two_people": request.reader.policy.two_people_for_policy,
             "waiting": _waiting(request) if pause["may_end"] else [],
+            "who_may_end": _who_may_end_pause(request),
             **pause,
         },
         document={
@@ -78,6 +83,55 @@ def _freeze_row(
         shown_names,
         _may_end(request, target),
     )
+
+
+def _who_may_end_pause(request: ViewRequest) -> str:
+    """Return a sentence about who may end the pause by the policy. Only callers who see everything
+    get the names of groups and roles."""
+    policy = request.reader.policy
+    admins = admin_scopes(policy)
+    if admins:
+        return _admins_can("everything", admins, is_named=request.scope.everything)
+    if any(contact.emails for contact in policy.ownership.contacts.values()):
+        return (
+            "The policy names no admin of everything (console.scopes), so any person in "
+            "ownership.contacts can end it here."
+        )
+    return (
+        "The policy names no admin of everything (console.scopes) and no person in "
+        "ownership.contacts, so nobody can end it here. Add one of them to the policy."
+    )
+
+
+def _who_may_end_freeze(request: ViewRequest, target: Target | None) -> str:
+    """Return a sentence about who may end the freeze of this target (`None` for everything) by the
+    policy. Only callers who see all that it covers get the names of groups and roles."""
+    whole = "this account"
+    account = None
+    if target is None:
+        whole = "everything"
+    else:
+        account = target.account
+    admins = admin_scopes(request.reader.policy, account)
+    if admins:
+        return _admins_can(whole, admins, is_named=_sees_all(request, target))
+    return (
+        f"The policy names no admin of {whole} (console.scopes), so nobody can end it here. Add "
+        "one, or end it in the policy: set breaker.lift_freezes_before to the current time."
+    )
+
+
+def _admins_can(whole: str, admins: Sequence[ConsoleScope], *, is_named: bool) -> str:
+    """Return the sentence that an admin of the `whole` can end it, with the groups and IAM callers
+    of these scopes if `is_named`."""
+    text = f"An admin of {whole} can end it here"
+    if not is_named:
+        return f"{text}."
+    names: set[str] = set()
+    for scope in admins:
+        names.update(f"group {name}" for name in scope.groups)
+        names.update(scope.identities)
+    return f"{text}: {listed(sorted(names), _ADMINS_LISTED)}."
 
 
 def _sees_all(request: ViewRequest, target: Target | None) -> bool:
