@@ -43,7 +43,7 @@ def test_a_question_is_listed_shown_and_approved(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The loss must be accepted; the record names the ARN; the workflow goes on. The policy lets
-    callers whom no contact names stop it, by an override; otherwise they may keep it."""
+    callers who are in no contact stop it, by an override; otherwise they may keep it."""
     refused, _ = stage.ask()
     stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
     instance_id, _ = stage.ask()

@@ -37,7 +37,7 @@ from tests.unit.wiring.samples import SIGN_IN, settings
 ADA = "arn:aws:iam::123456789012:user/ada"
 """An admin of everything."""
 BOB = "arn:aws:iam::123456789012:user/bob"
-"""A person whom a contact names."""
+"""A person in `ownership.contacts`."""
 HAS_AN_ADMIN = f"""
 console:
   scopes:
