@@ -1095,7 +1095,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "hook": (
         checkpoint_failed_alert(_instance(), WARNED, REFUSED, BERLIN, NOW),
         (
-            "Save your work by hand: the checkpoint hook of notebook-7 did not start",
+            "Save the work on notebook-7 by hand: its checkpoint hook did not start",
             ENDS_AT,
             "i-0123456789abcdef0 is not managed by Systems Manager, or is not running",
             "Next step:",

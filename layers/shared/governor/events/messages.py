@@ -173,6 +173,7 @@ def checkpoint_failed_alert(
         INCIDENT_UNTIL: warned.stands_until(now),
     }
     words = {
+        "name": instance.name,
         "end": warned.ends_at if warned.response.is_certain else None,
         "ends_instance": warned.ends_instance,
     }
