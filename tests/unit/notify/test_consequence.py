@@ -153,8 +153,21 @@ def test_a_subject_fits_whatever_the_name_and_the_zone_are(
     assert len(subject) < 99
     assert city in subject
     assert "0042" in subject
-    if on_expiry == "act" and stage != "first yes":
-        assert "unless you answer" in subject
+    if on_expiry == "act":
+        way_out = "unless you keep it" if stage == "first yes" else "unless you answer"
+        assert way_out in subject
+
+
+def test_the_first_of_two_approvals_says_so_after_the_consequence() -> None:
+    """The words after the time say how to prevent it, and not only who has approved."""
+    act = alert_of(episode_of(on_expiry="act"), "first yes").subject
+    wait = alert_of(episode_of(), "first yes").subject
+
+    assert (
+        "notebook-7 will be stopped after Sat 04:02 Berlin unless you keep it. One of two approved"
+        == act
+    )
+    assert "notebook-7 keeps running unless a second person approves by Sat 04:02 Berlin" == wait
 
 
 def test_a_reminder_says_that_it_is_one() -> None:

@@ -310,6 +310,7 @@ class ExpireSnapshots:
         facts = {"snapshot_ids": list(due), "delete_at": delete_at, "usd_per_month": monthly}
         words = {
             "number": len(due),
+            "name": episode.instance.name,
             "snapshots": lines,
             "tag": DELETE_AFTER_TAG,
             "later": iso(delete_at + 12 * NOTICE),

@@ -315,10 +315,12 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     It has no link, because each channel makes its own.
     """
     silence = consequence(episode, expires_at, decision.at, is_half_approved=True)
+    # The subject of a question that needs a second yes asks for it already.
+    label = "One of two approved" if episode.asking.acts_on_silence else ""
     words = {
         "by": decision.person or decision.by,
         "costs": cost_lines(episode),
-        "subject": silence.subject,
+        "subject": with_figures(silence.subject, label, ()),
         "happens": silence.sentence,
     }
     return episode_alert(
