@@ -303,7 +303,7 @@ def _dismissed(
 def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
     if not _ID.fullmatch(arguments.dismiss) or not arguments.dismiss.isprintable():
         raise CommandError(
-            f"{arguments.dismiss!r} is no id of advice: copy one that `governor advice` prints"
+            f"{arguments.dismiss!r} is no ID of advice: copy one that `governor advice` prints"
         )
     session = aws.session(arguments.region or ())
     policy = parse_policy(deployed(arguments.stack_name, session)).base().policy

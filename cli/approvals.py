@@ -173,7 +173,7 @@ def _listed(api: Api, text: str) -> Mapping[str, Any] | None:
         raise CommandError(
             f"no question that is open or can be held is about {printable(text)!r}"
             f"{suggestion(text, candidates)}. `governor approvals list` lists them. To find "
-            "one that is over, give its whole id, as in --json or the mail"
+            "one that is over, give its whole ID, as in --json or the mail"
         )
     return next(question for question in questions if question["id"] == found.id)
 
@@ -241,7 +241,7 @@ def _require_an_id(text: str, question: Mapping[str, Any], instance_id: str | No
     if _is_named_by_id(text, question) or instance_id == question["instance_id"]:
         return
     raise CommandError(
-        f"several instances may be called {printable(text)!r}, so an approval needs an id: "
+        f"several instances may be called {printable(text)!r}, so an approval needs an ID: "
         f"`governor approvals approve {question['instance_id']}`, if you mean the one in "
         f"{question['account']}/{question['region']}"
     )
@@ -329,19 +329,19 @@ def _state_line(question: Mapping[str, Any]) -> str:
         outcome = question["outcome"].replace("-", " ")
         return f"  {outcome}: {_reason(question['outcome_reason'])}"
     if question.get("can_hold"):
-        return f"  can be held, kept or exempted until EC2 is called; id {question_id}"
+        return f"  can be held, kept or exempted until EC2 is called; ID {question_id}"
     if question.get("can_hold_late"):
         return (
             "  EC2 was asked; a hold counts only if EC2 does not carry out that call; "
-            f"id {question_id}"
+            f"ID {question_id}"
         )
     if question["can_decide"]:
         if question.get("silence"):
-            return f"  open: {printable(question['silence'])} id {question_id}"
+            return f"  open: {printable(question['silence'])} ID {question_id}"
         # A stack of the previous release has no such sentence.
         silence = f"if nobody answers, {_silence(question)}"
-        return f"  open: it ends {until(question['expires_at'])}; {silence}; id {question_id}"
-    return f"  nothing more can be decided; id {question_id}"
+        return f"  open: it ends {until(question['expires_at'])}; {silence}; ID {question_id}"
+    return f"  nothing more can be decided; ID {question_id}"
 
 
 def _silence(question: Mapping[str, Any]) -> str:

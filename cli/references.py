@@ -63,7 +63,7 @@ def _ambiguous(
     text: str, fitting: Sequence[Candidate], candidates: Sequence[Candidate], what: str
 ) -> str:
     shorts = short_ids([candidate.id for candidate in candidates])
-    lines = [f"{printable(text)!r} fits {len(fitting)} {what}. Name one by its id:"]
+    lines = [f"{printable(text)!r} fits {len(fitting)} {what}. Name one by its ID:"]
     for candidate in fitting:
         lines.append(f"  {shorts[candidate.id]}  {printable(candidate.text)}")
     return "\n".join(lines)

@@ -19,8 +19,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             made.add_argument(
                 "id",
                 metavar="QUESTION",
-                help="the instance's name or id, or the first characters of the question's id; "
-                "a question that is over needs its whole id",
+                help="the instance's name or ID, or the first characters of the question's ID; "
+                "a question that is over needs its whole ID",
             )
         return made
 
@@ -34,7 +34,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     approve.add_argument(
         "--instance-id",
         metavar="ID",
-        help="the instance's id, required to terminate it, or if QUESTION is its name",
+        help="the instance's ID, required to terminate it, or if QUESTION is its name",
     )
     approve.add_argument(
         "--accept-losses", action="store_true", help="accept that data on local disks may be lost"

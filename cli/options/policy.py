@@ -34,7 +34,7 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="show which overrides apply to an instance, and what they set",
         example="policy explain i-0123456789abcdef0",
     )
-    explain.add_argument("instance", help="its id")
+    explain.add_argument("instance", help="its ID")
     explain.add_argument("--file", help="use this YAML file instead of the stack's policy")
     explain.set_defaults(run=later("cli.policy", "explain"))
     schema = commands.add_parser(

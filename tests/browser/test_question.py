@@ -119,7 +119,7 @@ def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
     visitor.open(stage.personal(link))
     visitor.unfold()
     visitor.assert_at_ease()
-    typed = visitor.page.get_by_label("Type the instance id to terminate it")
+    typed = visitor.page.get_by_label("Type the instance ID to terminate it")
     losses = visitor.page.get_by_label("I accept that data on its local disks is lost for good")
 
     losses.check()
@@ -127,7 +127,7 @@ def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
     assert visitor.page.locator("#typed:invalid").count()
     typed.fill("i-0123456789abcdef0")
     assert 400 == visitor.press("Terminate it")
-    assert "type its id" in visitor.page.get_by_role("alert").inner_text()
+    assert "type its ID" in visitor.page.get_by_role("alert").inner_text()
     visitor.assert_at_ease()
     losses.check()
     typed.fill(instance_id)
@@ -154,7 +154,7 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
             assert "alice@example.com (mail link) approved on" in bob.text()
         person.unfold()
         person.page.get_by_label("I accept that data on its local disks is lost for good").check()
-        person.page.get_by_label("Type the instance id to terminate it").fill(instance_id)
+        person.page.get_by_label("Type the instance ID to terminate it").fill(instance_id)
         assert 200 == person.press("Terminate it")
         person.assert_at_ease()
         if person is alice:

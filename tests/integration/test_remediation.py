@@ -261,7 +261,7 @@ def test_a_hold_while_the_snapshots_run_keeps_the_instance_stopped(stage: Stage)
     stage.scene.simulation.set_delays(state_change=0, snapshot=3600)
     instance_id, link = stage.ask()
     untyped, asks_for_id = decide(link, "approve")
-    assert (400, True) == (untyped, "type its id" in asks_for_id)
+    assert (400, True) == (untyped, "type its ID" in asks_for_id)
     of_a_list, names_nobody = decide(
         stage.question(instance_id), "approve", typed_instance_id=instance_id
     )

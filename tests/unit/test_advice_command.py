@@ -241,7 +241,7 @@ def test_an_id_that_is_none_is_refused(
         code, _, err = run(capsys, tmp_path, "--dismiss", name)
 
         assert 1 == code, name
-        assert "is no id of advice" in err, name
+        assert "is no ID of advice" in err, name
 
 
 def test_nothing_is_read_that_may_cost_more_than_was_allowed(

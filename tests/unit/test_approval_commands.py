@@ -164,7 +164,7 @@ def test_a_name_alone_approves_nothing() -> None:
     arguments = argparse.Namespace(
         id="train-a", json=True, instance_id="i-0fedcba9876543210", accept_losses=True
     )
-    with pytest.raises(CommandError, match="so an approval needs an id"):
+    with pytest.raises(CommandError, match="so an approval needs an ID"):
         _approve(api, arguments)
     arguments.instance_id = None
     with pytest.raises(CommandError, match=f"approvals approve {QUESTION['instance_id']}`"):
@@ -194,7 +194,7 @@ def test_a_name_of_two_questions_answers_none(capsys: pytest.CaptureFixture[str]
         answered("train-a", QUESTION, OTHER)
 
     assert str(refused.value).splitlines() == [
-        "'train-a' fits 2 questions. Name one by its id:",
+        "'train-a' fits 2 questions. Name one by its ID:",
         "  aaaaaaaa  train-a (i-0123456789abcdef0) in 123456789012/us-east-1",
         "  bbbbbbbb  train-a (i-0fedcba9876543210) in 222222222222/us-east-1",
     ]
@@ -400,7 +400,7 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
         said = approved(capsys, answer if acts is None else {**answer, "acts_on_silence": acts})
 
         assert "  open: it ends in 5 h (" in said
-        assert f"); if nobody answers, {silence}; id " in said
+        assert f"); if nobody answers, {silence}; ID " in said
         assert (
             f"  next: a second person must approve, too. Otherwise, {silence}. It ends in 5 h ("
             in said
@@ -414,7 +414,7 @@ def test_the_consequence_of_silence_is_that_of_the_messages(
     """With its own time and zone. A stack of the previous release has no such sentence."""
     silence = "If nobody answers, GPU Governor stops it after Sat 04:02 Berlin (03:02 UTC)."
 
-    assert f"  open: {silence} id " in approved(
+    assert f"  open: {silence} ID " in approved(
         capsys, {"first_yes_by": "alice", "needs_another": True, "silence": silence}
     )
 

@@ -28,7 +28,7 @@ def test_what_fits_two_is_refused_with_the_candidates(text: str, ids: str) -> No
     with pytest.raises(CommandError) as refused:
         find(text, [ONE, TWO, TWIN], "questions")
     said = str(refused.value)
-    assert f"'{text}' fits 2 questions. Name one by its id:\n" in said
+    assert f"'{text}' fits 2 questions. Name one by its ID:\n" in said
     for one in {"111": ONE, "222": TWO, "777": TWIN}.items():
         assert (one[0] in ids) == (one[1].text in said)
 

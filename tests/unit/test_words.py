@@ -136,6 +136,18 @@ def known_sentences(text: str) -> list[str]:
     return [sentence for sentence in KNOWN_SENTENCES if sentence in plain_text]
 
 
+_SMALL_ID = re.compile(r"(?<![\w\-./$#<{\"])[Ii]ds?(?![\w\-=>}\"]|\.\w)")
+"""The word `id`, and not a part of a name, an option, a path, markup or a variable."""
+
+
+def small_ids(text: str) -> list[str]:
+    """Return each place where `ID` is written in small letters, with the words around it."""
+    return [
+        " ".join(text[max(0, found.start() - 30) : found.end() + 30].split())
+        for found in _SMALL_ID.finditer(text)
+    ]
+
+
 def wrong_words(text: str) -> list[str]:
     """Each word that is not the project's, where it stands, with what to say instead."""
     if not _ANY_WRONG_WORD.search(text):
@@ -217,6 +229,27 @@ def test_no_text_holds_a_sentence_that_readers_stumbled_over() -> None:
     paths = [*MODULES, *PAGES, *STACKS, *DOCS, *EXAMPLES]
 
     assert {} == problems_of(paths, known_sentences)
+
+
+def test_people_read_id_in_capitals() -> None:
+    """`ID`, as AWS writes it; names of fields, options and variables stay as they are. The engine
+    repeats what AWS says."""
+    modules = [path for path in MODULES if not path.is_relative_to(ROOT / "local/engine")]
+
+    assert {} == problems_of([*modules, *PAGES, *STACKS, *DOCS, *EXAMPLES], small_ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("Id of the account. Type its id, or the ids of both.", 3),
+        ("the ID, two IDs, --instance-id, instance_id, $ids, <a id='x'>, ACCOUNT#id", 0),
+        ("pick-<approval id>, /q/{id}.{number}, q.id", 0),
+    ],
+)
+def test_the_check_of_ids_finds_words_alone(text: str, number: int) -> None:
+    """And no part of a name."""
+    assert number == len(small_ids(text))
 
 
 def test_the_check_finds_a_sentence_across_lines_and_values() -> None:

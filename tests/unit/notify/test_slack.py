@@ -213,7 +213,7 @@ def test_only_a_bot_token_is_taken(token: str) -> None:
 @pytest.mark.parametrize("name", ["", "#alerts", "alerts", "C01\n"])
 def test_a_conversation_is_given_by_its_id(name: str) -> None:
     """Names change, and somebody else may take one."""
-    with pytest.raises(ConfigurationError, match="by its id"):
+    with pytest.raises(ConfigurationError, match="by its ID"):
         SlackAppChannel(SlackApi(TOKEN, FakeHttps(), FixedClock()), name)
 
 

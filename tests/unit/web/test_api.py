@@ -138,7 +138,7 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ),
         ({**STOP, "losses_accepted": "yes"}, "losses_accepted: true"),
         ({**STOP, "losses_accepted": False}, "local disks"),
-        ({**STOP, "instance_id": 5}, "instance_id: the id"),
+        ({**STOP, "instance_id": 5}, "instance_id: the ID"),
         ({"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"}, "keep_until: a time"),
         ({"answer": "keep", "keep_until": "9999-12-31T23:59:59-05:00"}, "keep_until: a time"),
         ({"answer": "exempt", "reason": "\ud800"}, "reason: a text"),
@@ -212,7 +212,7 @@ def test_a_question_that_does_not_exist_is_not_found() -> None:
     for route in (SHOW, ANSWER):
         answer = api(World()).handle(ApiRequest(route, ALICE, "unknown", STOP))
         said = (
-            "there is no question 'unknown': `governor approvals list` prints the ids "
+            "there is no question 'unknown': `governor approvals list` prints the IDs "
             "of those that are open"
         )
         assert (404, {"error": said}) == (answer.status, answer.document)

@@ -1049,7 +1049,7 @@ def test_stopping_all_terminates_nothing() -> None:
     world = DigestWorld()
     answer = world.post("approve", losses="accepted", **BOTH)
 
-    assert (200, True) == (answer.status, "type its id" in answer.body)
+    assert (200, True) == (answer.status, "type its ID" in answer.body)
     assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == world.statuses()
 
 

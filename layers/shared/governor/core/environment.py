@@ -93,7 +93,7 @@ def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
     settings.need("aws_region")
     account = settings.need("hub_account_id")
     if re.fullmatch(r"\d{12}", account) is None:
-        raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account id has twelve digits")
+        raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account ID has twelve digits")
     sign_in = ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP")
     if any(variables.get(name) for name in sign_in):
         settings.need("oidc_issuer")

@@ -119,7 +119,7 @@ class SlackAppChannel(Channel):
         Raises: ConfigurationError if it is no id."""
         if _CHANNEL.fullmatch(channel_id) is None:
             raise ConfigurationError(
-                "the channel of Slack must be given by its id, like C0123456789"
+                "the channel of Slack must be given by its ID, like C0123456789"
             )
         self._api = api
         self._channel_id = channel_id

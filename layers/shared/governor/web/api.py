@@ -266,7 +266,7 @@ def _not_found_response(request: ApiRequest, error: NotFound) -> ApiResponse:
     if error.code == "AccessDenied":
         return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
     kind = "question"
-    advice = "`governor approvals list` prints the ids of those that are open"
+    advice = "`governor approvals list` prints the IDs of those that are open"
     if "/policy" in request.route:
         kind = "version of the policy"
         advice = "`governor policy history` prints the newest"
@@ -361,7 +361,7 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
     reason = _reason_in(document)
     if not isinstance(document.get("instance_id"), str | None):
         raise InputError(
-            "instance_id: the id of the instance as text, where the plan terminates it"
+            "instance_id: the ID of the instance as text, where the plan terminates it"
         )
     if not isinstance(document.get("losses_accepted", False), bool):
         raise InputError("losses_accepted: true where local disks may be lost, else false")

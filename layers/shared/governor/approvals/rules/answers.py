@@ -17,7 +17,7 @@ _ON_ITS_PAGE = "no button can say so; open its page"
 _HOW_TO_CONFIRM = {
     "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
     "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
-    "page": ("type its id into the field", "check the box that says so"),
+    "page": ("type its ID into the field", "check the box that says so"),
 }
 """By the channel of the answer: how to name the instance, and how to accept that data is lost. For
 any other channel, as on the `page`."""
@@ -58,7 +58,7 @@ def check_confirmed(
             f"this plan terminates the instance: {to_type} to approve", status=status
         )
     if typed_id and not is_right_id:
-        why = f"this question is about {episode.ref.instance_id}, not about the instance id given"
+        why = f"this question is about {episode.ref.instance_id}, not about the instance ID given"
         raise DecisionRefused(why, status=status)
     if plan.loses_local_disks and not losses_accepted:
         lost = "the data on its local disks would be lost for good"

@@ -90,7 +90,7 @@ class Contact(Section):
     """Other identities of these people, each with one of `emails`: `slack:U012ABCDEF`,
     `oidc:<subject>` or `aws:<ARN>`."""
     slack_channel: str | None = checked(
-        None, "write its id, like C0123456789", _CONVERSATION.fullmatch
+        None, "write its ID, like C0123456789", _CONVERSATION.fullmatch
     )
     """ID of a Slack conversation (`C0123456789`). `null`: the one in the channel secret."""
     time_zone: str = checked("UTC", "it is not in the IANA database", _is_zone)
