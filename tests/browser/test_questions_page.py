@@ -112,3 +112,18 @@ def test_a_stop_is_undone_on_the_page_of_the_instance(
     visitor.page.get_by_text("Start it again…").click()
     assert 200 == visitor.press("Start it: $24 a day")
     assert 2 == len(site.undoer.asked)
+
+
+def test_in_forced_colors_a_disabled_button_has_the_color_of_the_system_for_it(
+    new_visitor: NewVisitor,
+) -> None:
+    """It was made paler still, so that nobody could read it."""
+    visitor, site = new_visitor("desktop"), Site()
+    site.ask_more(2)
+    serve(visitor, site)
+    visitor.page.emulate_media(forced_colors="active")
+    visitor.open(SITE + "/questions")
+    keep = visitor.page.get_by_role("button", name="Keep", exact=True)
+
+    assert keep.is_disabled()
+    assert "1" == keep.evaluate("one => getComputedStyle(one).opacity")
