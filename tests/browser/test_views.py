@@ -96,6 +96,18 @@ def test_each_view_is_at_ease(
     visitor.assert_at_ease_in_every_scheme()
 
 
+@pytest.mark.parametrize("address", VIEWS)
+def test_each_view_is_at_ease_for_a_viewer(
+    new_visitor: NewVisitor, frozen: ConsoleWorld, address: str
+) -> None:
+    """Pages have notes where an admin has buttons. Colors are those of an admin's pages."""
+    visitor = new_visitor("desktop")
+    serve(visitor, frozen, caller(grants=(Grant(Rank.VIEWER, EVERYTHING),)))
+
+    assert 200 == visitor.open(SITE + address)
+    visitor.assert_at_ease()
+
+
 def test_the_fleet_is_filtered_by_keyboard_without_scripts(
     new_visitor: NewVisitor, fleet: ConsoleWorld
 ) -> None:
