@@ -287,7 +287,7 @@ def test_a_viewer_changes_nothing() -> None:
     site = Site()
     cookies = site.cookies("eyes", "eve@example.com")
     page = site.ask(cookies=cookies)["body"]
-    assert ("checkbox" in page, 'action="/questions"' in page) == (False, False)
+    assert ('type="checkbox"' in page, 'action="/questions"' in page) == (False, False)
 
     known = site.at.doors.known(cookies, NOW)
     assert known is not None

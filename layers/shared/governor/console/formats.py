@@ -24,10 +24,11 @@ from governor.web.responses import (
     Response,
     environment,
     policy_of,
+    style_of,
 )
 
 _FOLDER = Path(__file__).parent / "templates"
-_STYLE = TOKENS + HEADER + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
+_STYLE = TOKENS + HEADER + QUESTIONS + style_of(_FOLDER / "console.css")
 _SCRIPTS = {"enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"), "several": SEVERAL}
 TEMPLATES = environment(_STYLE, _FOLDER)
 TEMPLATES.globals["scripts"] = {name: Markup(text) for name, text in _SCRIPTS.items()}  # noqa: S704 - ours

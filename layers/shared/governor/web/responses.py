@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,19 @@ from governor.core.units import daily_cost, left, people, span, usd
 from governor.episode.model.plan import STEP_TEXT
 
 FOLDER = Path(__file__).parent / "templates"
-_FILES = ("tokens.css", "header.css", "page.css", "questions.css", "follow.js", "questions.js")
-TOKENS, HEADER, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = (
-    (FOLDER / name).read_text(encoding="utf-8") for name in _FILES
+_COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
+
+
+def style_of(path: Path) -> str:
+    """Return the style sheet in this file without its comments, which no browser needs."""
+    return _COMMENT.sub("", path.read_text(encoding="utf-8"))
+
+
+TOKENS, HEADER, _PAGE, QUESTIONS = (
+    style_of(FOLDER / f"{name}.css") for name in ("tokens", "header", "page", "questions")
+)
+_SCRIPT, SEVERAL = (
+    (FOLDER / name).read_text(encoding="utf-8") for name in ("follow.js", "questions.js")
 )
 _STYLE = TOKENS + HEADER + _PAGE + QUESTIONS
 
