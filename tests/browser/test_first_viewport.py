@@ -215,6 +215,17 @@ def test_forced_colors_keep_the_picture_and_the_buttons(phone: Page) -> None:
     assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
 
 
+@pytest.mark.parametrize(("case", "name"), [("notice", "Hold it"), ("sign-in", "Sign in")])
+def test_forced_colors_keep_the_text_of_a_filled_button(phone: Page, case: str, name: str) -> None:
+    """Browsers paint the ground behind such a text, so it must not have the color of the ground."""
+    phone.emulate_media(forced_colors="active")
+    phone.set_content(CASES[case][0]())
+    button = phone.locator(".answers .button, .answers .first").filter(has_text=name).first
+
+    color = button.evaluate("one => getComputedStyle(one).color")
+    assert phone.evaluate("getComputedStyle(document.body).backgroundColor") != color
+
+
 STOPPABLE = ("plain", "console", "two people", "silence acts")
 _COVERED = """() => {
   const bar = document.querySelector(".answers").getBoundingClientRect();
