@@ -2,7 +2,7 @@
 
 `GpuGovernor-Signature` is `t=<epoch seconds>,v1=<hex>`, with one `v1` for each secret while one is exchanged:
 HMAC-SHA256 with the shared secret over the timestamp, a dot and the body as received. To be safe against
-replays keep the ids of `GpuGovernor-Delivery` of the last minutes.
+replays keep the IDs of `GpuGovernor-Delivery` of the last minutes.
 """
 
 from __future__ import annotations

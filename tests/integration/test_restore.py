@@ -130,7 +130,10 @@ def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
 
     said = capsys.readouterr().out
     assert "sign-ins" in said
-    assert f"item of {COPY}, as it was on {in_utc(summary['RestoreDateTime'])}: 1 count of a cap" in said
+    assert (
+        f"item of {COPY}, as it was on {in_utc(summary['RestoreDateTime'])}: 1 count of a cap"
+        in said
+    )
     now = {(one["pk"]["S"], one["sk"]["S"]): one for one in items(own_stage, table)}
     assert {"N": "9"} == now["CAPS#2099010100", "ORGANIZATION"]["taken"]
     assert {"N": "2"} == now["CAPS#2099010100", "OWNER#a"]["taken"]
