@@ -26,7 +26,7 @@ from governor.approvals.store.sessions import SignIns
 from governor.aws.dynamodb import DynamoTable
 from governor.aws.oidc import Client, OidcProvider
 from governor.core.errors import IssuerUnavailable
-from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
+from governor.web.sessions import SESSION_COOKIE, SESSION_LASTS, Session, Sessions
 from local.demo.oidc import Issuer, OidcServer, Person
 from local.demo.receivers import Receivers
 from local.demo.samples import happening
@@ -260,13 +260,13 @@ def test_an_expired_or_ended_session_decides_nothing(
     signer = LinkSigner(place.stage.link_keys, None)
     stored = SignIns(DynamoTable(place.stage.clients, place.stage.scene.outputs["StateTableName"]))
     alice = SignedIn("u-alice", "alice@example.com", Role.APPROVER)
-    who = SignIn(alice.identity, alice.by, now, now + LIFE, alice.email, (), alice.role)
+    who = SignIn(alice.identity, alice.by, now, now + SESSION_LASTS, alice.email, (), alice.role)
     stored.keep_session("live", who)
     stored.keep_session("ended", who)
     stored.end_session("ended", now)
     scope = (issuer.url, issuer.client_id, "groups", GROUP)
     for session_id, rests_on, begun, good in (
-        ("live", scope, now - LIFE, False),
+        ("live", scope, now - SESSION_LASTS, False),
         ("live", (issuer.url, "another", "groups", GROUP), now, False),
         ("ended", scope, now, False),
         ("unknown", scope, now, False),

@@ -109,3 +109,28 @@ def test_each_place_has_code(place: str) -> None:
     root = Path(__file__).resolve().parents[2]
 
     assert density.measure([root / place]).statements > 100
+
+
+def test_the_code_is_as_plain_as_its_goals() -> None:
+    """Each figure but the total, which grows with what the product does."""
+    root = Path(__file__).resolve().parents[2]
+    figures = density.measure([root / place for place in density.PLACES]).figures()
+    del figures["own nodes in total"]
+
+    too_dense = {name: value for name, value in figures.items() if value > density.GOALS[name]}
+    assert {} == too_dense, "python -m scripts.density --worst 20 lists the most crowded statements"
+
+
+@pytest.mark.parametrize("room", ["approvals", "limits", "remediation"])
+def test_no_function_of_the_safety_core_decides_too_much(room: str) -> None:
+    """These rooms decide about calls to EC2, so each of their functions must be read at once."""
+    folder = Path(__file__).resolve().parents[2] / "layers/shared/governor" / room
+
+    long = [
+        f"{file.relative_to(folder)}: {node.name} has {density.decisions(node)} decisions"
+        for file in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and density.decisions(node) > density.MOST_DECISIONS
+    ]
+    assert [] == long

@@ -119,7 +119,8 @@ def test_the_file_to_open_defines_the_name(file: str, name: str) -> None:
     """The first name of a row is defined in the file, not only used there."""
     code = _path(file).read_text(encoding="utf-8")
     message = f"{name} is no longer in {file}: correct its row in docs/architecture.md"
-    assert re.search(rf"^ *def {name}\(|^ *{name}(:.*)? = ", code, re.MULTILINE), message
+    defined = rf"^ *def {name}\(|^class {name}\b|^ *{name}(:.*)? = "
+    assert re.search(defined, code, re.MULTILINE), message
 
 
 def test_the_places_of_a_group_are_sorted() -> None:

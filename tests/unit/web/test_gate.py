@@ -19,7 +19,7 @@ from governor.episode.model.episode import Outcome
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
 from governor.web.responses import Response
-from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
+from governor.web.sessions import SESSION_COOKIE, SESSION_LASTS, Session, Sessions
 from governor.web.site import Gate, Request
 from tests.builders import NOW, form_token
 from tests.unit.web.test_site import ALICE, BOTH, ID, LATER, SIGNER, DigestWorld, World
@@ -63,7 +63,7 @@ class Gated:
         """As the callback does."""
         now = self.world.clock.now()
         self.session_id = f"{session_id} of {who.subject} as {who.role}"
-        stored = SignIn(who.identity, who.by, now, now + LIFE, who.email, (), who.role)
+        stored = SignIn(who.identity, who.by, now, now + SESSION_LASTS, who.email, (), who.role)
         self.stored.keep_session(self.session_id, stored)
         cookie = SESSIONS.cookie(Session(self.session_id, who), now)
         self.cookies = {SESSION_COOKIE: cookie.partition(";")[0].partition("=")[2]}
@@ -234,7 +234,7 @@ def test_whoever_has_no_valid_link_leaves_no_trace() -> None:
 def test_a_session_that_is_over_decides_nothing() -> None:
     """Nor does one that was ended, was altered, is not stored, or is sealed for another issuer."""
     over = Gated()
-    over.world.clock.moment = NOW - LIFE
+    over.world.clock.moment = NOW - SESSION_LASTS
     over.sign_in(BOB)
     over.world.clock.moment = NOW
     altered = Gated(BOB)

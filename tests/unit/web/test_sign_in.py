@@ -23,7 +23,7 @@ from governor.core.errors import (
     SignInRefused,
 )
 from governor.web.responses import Response
-from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
+from governor.web.sessions import SESSION_COOKIE, SESSION_LASTS, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, SignInSite
 from tests.builders import NOW
 from tests.twins import FakeClock
@@ -154,7 +154,7 @@ def test_a_sign_in_is_as_old_as_its_proof(said: dict[str, object], at: datetime)
     assert world.session is not None
     stored = world.sign_ins.session(world.session.session_id, NOW)
     assert stored is not None
-    assert (at.replace(microsecond=0), NOW + LIFE) == (
+    assert (at.replace(microsecond=0), NOW + SESSION_LASTS) == (
         stored.at.replace(microsecond=0),
         stored.ends_at,
     )
@@ -411,11 +411,11 @@ def test_a_session_lasts_a_working_day() -> None:
     world.begin()
     world.finish()
 
-    world.clock.moment = NOW + LIFE - timedelta(seconds=1)
+    world.clock.moment = NOW + SESSION_LASTS - timedelta(seconds=1)
     assert world.session is not None
     elsewhere = Sessions(SIGNER, ("https://other.example.com", "gpu-governor"))
     assert elsewhere.read(world.cookies, NOW) is None
-    world.clock.moment = NOW + LIFE
+    world.clock.moment = NOW + SESSION_LASTS
     assert world.session is None
 
 

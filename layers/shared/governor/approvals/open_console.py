@@ -15,7 +15,7 @@ from governor.core.errors import NotAllowed
 from governor.core.ports import Clock
 
 _GOOD_FOR = timedelta(seconds=60)
-SESSION = timedelta(hours=1)
+CODE_SESSION_LASTS = timedelta(hours=1)
 _RANDOM_BYTES = 32
 _USED = "This code was used already. If that was not you, ask who can read your terminal."
 
@@ -75,6 +75,6 @@ class OpenConsole:
             raise NotAllowed(_USED)  # Another request was faster.
         session_id = secrets.token_urlsafe(_RANDOM_BYTES)
         identity = f"aws:{arn}"
-        sign_in = SignIn(identity, by=identity, at=now, ends_at=now + SESSION)
+        sign_in = SignIn(identity, by=identity, at=now, ends_at=now + CODE_SESSION_LASTS)
         self.sign_in_store.keep_session(session_id, sign_in)
         return session_id, sign_in

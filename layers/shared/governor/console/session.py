@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.approvals.model.terms import Role, SignedIn
-from governor.approvals.open_console import SESSION, OpenConsole
+from governor.approvals.open_console import CODE_SESSION_LASTS, OpenConsole
 from governor.approvals.rules.terms import contacts_of, grants_of, person_of
 from governor.console import formats
 from governor.console.page import Caller
@@ -88,7 +88,7 @@ class Doors:
         if earlier_session is not None:
             self.console.sign_in_store.end_session(earlier_session.session_id, now)
         session = Session(session_id, SignedIn(who.identity, email=None, role=Role.VIEWER))
-        return redirect("/", cookies=(self.sessions.cookie(session, now, SESSION),))
+        return redirect("/", cookies=(self.sessions.cookie(session, now, CODE_SESSION_LASTS),))
 
     def _show_owner(self, secret: str, secret_hash: str) -> Response:
         """Return the page that says whose session a code opens, with a cookie by which the browser

@@ -88,15 +88,22 @@ class CheckProgress:
         elapsed = self.clock.now() - since
         if self._is_done(episode, step, elapsed):
             return 0
-        rule = self.policies.applied_to(episode.instance).policy.plan
-        limit = timedelta(minutes=rule.stop_limit_minutes)
-        if step is Step.SNAPSHOT:
-            limit = timedelta(minutes=rule.snapshot_limit_minutes)
+        limit = self._limit_of(step, episode)
         if elapsed > limit:
             raise StepTimedOut(
                 f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)"
             )
         return pause_seconds(elapsed, until)
+
+    def _limit_of(self, step: Step, episode: Episode) -> timedelta:
+        """Return how long the step may take by the policy: a termination as long as a stop.
+
+        Raises: PolicyError; CloudError.
+        """
+        rule = self.policies.applied_to(episode.instance).policy.plan
+        if step is Step.SNAPSHOT:
+            return timedelta(minutes=rule.snapshot_limit_minutes)
+        return timedelta(minutes=rule.stop_limit_minutes)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
         """Return whether EC2 shows the effect of the step, which was noted `elapsed` ago. An

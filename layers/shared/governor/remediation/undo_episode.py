@@ -292,13 +292,19 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         )
     is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.progress.steps_done
     if is_acting and episode.plan.destroys:
-        if approval is not None and approval.hold is not None:
-            return "it is on hold, and its record is being closed: try again in 15 minutes"
-        return (
-            why_too_late(episode, now)
-            or "its plan is still being carried out: hold it first, then try again"
-        )
+        return _refusal_of_a_plan(episode, approval, now)
     return "this episode did not stop the instance, so there is nothing to undo"
+
+
+def _refusal_of_a_plan(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str:
+    """Return why an instance cannot be started whose plan has stopped it and goes on to terminate
+    it."""
+    if approval is not None and approval.hold is not None:
+        return "it is on hold, and its record is being closed: try again in 15 minutes"
+    return (
+        why_too_late(episode, now)
+        or "its plan is still being carried out: hold it first, then try again"
+    )
 
 
 def _not_startable(instance: Instance, episode: Episode) -> str | None:

@@ -16,7 +16,7 @@ from governor.approvals.rules.links import LinkSigner
 from governor.core.units import UtcDatetime
 
 SESSION_COOKIE = "__Host-governor-session"
-LIFE = timedelta(hours=8)
+SESSION_LASTS = timedelta(hours=8)
 """One working day."""
 
 
@@ -43,7 +43,7 @@ class Sessions:
     signer: LinkSigner
     scope: tuple[str, ...]
 
-    def cookie(self, session: Session, now: UtcDatetime, life: timedelta = LIFE) -> str:
+    def cookie(self, session: Session, now: UtcDatetime, life: timedelta = SESSION_LASTS) -> str:
         """Return the value of `Set-Cookie` that gives the browser the sealed session for this time.
         It stores nothing. Raises: ConfigurationError without a key to seal with."""
         values = {

@@ -22,11 +22,10 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.web.ports import IdentityProvider
 from governor.web.responses import Response, bad_link, redirect, refusal
-from governor.web.sessions import LIFE as SESSION_LIFE
-from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
+from governor.web.sessions import SESSION_LASTS, Session, Sessions, clear_cookie, set_cookie
 
 SIGN_IN_COOKIE = "__Host-governor-sign-in"
-LIFE = timedelta(minutes=10)
+SIGN_IN_LASTS = timedelta(minutes=10)
 """How long a sign-in may take."""
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
@@ -93,8 +92,8 @@ class SignInSite:
         except (errors.IssuerUnavailable, errors.ConfigurationError) as error:
             return _unavailable(error)
         begun = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        sealed = self.sessions.signer.seal(_PURPOSE, begun, now + LIFE)
-        return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, LIFE),))
+        sealed = self.sessions.signer.seal(_PURPOSE, begun, now + SIGN_IN_LASTS)
+        return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, SIGN_IN_LASTS),))
 
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
         """Check the place to come back to; return it as `_back` reads it: `path` for a page of the
@@ -170,7 +169,7 @@ class SignInSite:
             by=who.by,
             # The issuer's clock may be ahead of ours.
             at=min(now, _proven_at(claims)),
-            ends_at=now + SESSION_LIFE,
+            ends_at=now + SESSION_LASTS,
             email=who.email,
             groups=groups_of(claims, self.groups_claim),
             role=who.role,

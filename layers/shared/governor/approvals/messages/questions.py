@@ -25,6 +25,7 @@ from governor.alerts.templates import (
 )
 from governor.approvals.messages.consequence import consequence, with_figures
 from governor.approvals.messages.sentences import (
+    IdleText,
     budget_text,
     channel_text,
     cost_lines,
@@ -103,11 +104,6 @@ def stage_words(
     saving = ""
     if plan.steps and episode.mode is not Mode.OBSERVE:
         saving = saving_text(plan)
-    figures = [idle.title]
-    if price:
-        figures.append(f"{usd(daily_cost(price))}/day")
-    elif is_prepaid(episode):
-        figures.append("prepaid")
     price_line = cost_lines(episode)[:1]
     restart = restart_text(episode)
     doubts: list[str] = []
@@ -117,12 +113,9 @@ def stage_words(
     elif restart:
         restart_line = [restart]
     tools = tools_text(episode)
-    is_acting = episode.mode is Mode.AUTO or (
-        episode.mode is Mode.ASK and episode.asking.acts_on_silence
-    )
     values = {
         "kind": _stage_kind(episode, stage),
-        "subject": with_figures(silence.subject, LABELS[stage], figures),
+        "subject": with_figures(silence.subject, LABELS[stage], _subject_figures(episode, idle)),
         "happens": silence.sentence,
         "cost": bool(price),
         "news": news_text(episode, stage, at),
@@ -134,7 +127,7 @@ def stage_words(
         "budget": budget_text(episode),
         "presence": episode.asking.presence,
         "restarts": restarts_text(episode),
-        "loses_disks_unasked": plan.loses_local_disks and is_acting,
+        "loses_disks_unasked": plan.loses_local_disks and _acts_unasked(episode),
         "owner_note": episode.asking.owner_note,
         "launched": launched_text(episode),
         "steps": [STEP_TEXT[step] for step in episode.own_plan],
@@ -146,6 +139,24 @@ def stage_words(
     words = template_words("stage", values, episode.asking.time_zone, at)
     details = template_words("stage details", values, episode.asking.time_zone, at)
     return StageWords(words, details)
+
+
+def _subject_figures(episode: Episode, idle: IdleText) -> list[str]:
+    """Return the figures in the subject of a question: how long the instance has been idle, then
+    its cost a day, or that it is prepaid; neither without a known price."""
+    price = episode.price.usd_per_hour
+    if price:
+        return [idle.title, f"{usd(daily_cost(price))}/day"]
+    if is_prepaid(episode):
+        return [idle.title, "prepaid"]
+    return [idle.title]
+
+
+def _acts_unasked(episode: Episode) -> bool:
+    """Return whether the plan is carried out if nobody answers."""
+    if episode.mode is Mode.ASK:
+        return episode.asking.acts_on_silence
+    return episode.mode is Mode.AUTO
 
 
 def _stage_kind(episode: Episode, stage: Stage) -> str:

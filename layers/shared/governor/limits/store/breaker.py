@@ -103,11 +103,7 @@ class Breakers(Store):
         Raises: CloudError.
         """
         oldest = _oldest_kept(hub, now)
-        kept_hours: dict[str, datetime] = dict.fromkeys(turned_ids, hour_of(now))
-        for instance_id, hour in hour_by_id.items():
-            is_counted_on = instance_id not in working_ids and instance_id not in turned_ids
-            if is_counted_on and hour >= oldest:
-                kept_hours[instance_id] = hour
+        kept_hours = _hours_to_keep(hour_by_id, turned_ids, working_ids, now, oldest)
         condition = None if anyway else _are_still_counted(hour_by_id)
         keep_ids = put(_turned_key(target), {"ids": _hour_names(kept_hours)}, condition)
 
@@ -238,6 +234,24 @@ def _oldest_kept(hub: Hub, now: datetime) -> datetime:
     compared with them."""
     kept_before = now if hub.freeze is None else min(now, hub.freeze.tripped_at)
     return kept_before - timedelta(days=DAYS_KEPT)
+
+
+def _hours_to_keep(
+    hour_by_id: Mapping[str, datetime],
+    turned_ids: Collection[str],
+    working_ids: Collection[str],
+    now: datetime,
+    oldest: datetime,
+) -> dict[str, datetime]:
+    """Return the instances that a target counts from now on, by id with the hour in which each
+    turned: those of `turned_ids` in this hour, and those of `hour_by_id` that do not work again
+    and turned at `oldest` or later."""
+    kept: dict[str, datetime] = dict.fromkeys(turned_ids, hour_of(now))
+    for instance_id, hour in hour_by_id.items():
+        is_counted_on = instance_id not in working_ids and instance_id not in turned_ids
+        if is_counted_on and hour >= oldest:
+            kept[instance_id] = hour
+    return kept
 
 
 def _counts_to_add(
