@@ -31,7 +31,10 @@ _FOLDER = Path(__file__).parent / "templates"
 _STYLE = TOKENS + HEADER + QUESTIONS + style_of(_FOLDER / "console.css")
 _SCRIPTS = {"enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"), "several": SEVERAL}
 TEMPLATES = environment(_STYLE, _FOLDER)
-TEMPLATES.globals["scripts"] = {name: Markup(text) for name, text in _SCRIPTS.items()}  # noqa: S704 - ours
+TEMPLATES.globals["scripts"] = {
+    name: Markup(text)  # noqa: S704 - ours
+    for name, text in _SCRIPTS.items()
+}
 _HEADERS = {
     **HEADERS,
     "Content-Security-Policy": policy_of(_STYLE, *_SCRIPTS.values()),

@@ -73,6 +73,16 @@ class _End:
 
 
 @dataclass(frozen=True, slots=True)
+class _Quiet:
+    """Until when nobody is asked about an instance."""
+
+    until: UtcDatetime | None
+    """For any reason; `None`: the next sweep may ask."""
+    after_restarts: UtcDatetime | None
+    """About restarts by others; `None` if the question was about none."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordOutcome:
     """The last step of every workflow, also of one that failed.
 
@@ -154,8 +164,7 @@ class RecordOutcome:
         self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
     ) -> _End:
         """Close an open episode with the outcome that its record proves, book what it saved, and
-        return its end. Nobody is notified here. If its instance was stopped before, people are next
-        asked after the days of the policy, or a day if it names none.
+        return its end. Nobody is notified here.
 
         `failures` counts earlier failures in a row. Raises: SafetyError if nothing proves the
         claimed outcome, or EC2 still shows an instance that was terminated; ConflictError if the
@@ -164,6 +173,34 @@ class RecordOutcome:
         outcome, reason = self._proved_end(episode, claimed, reason)
         if outcome is Outcome.STOPPED and episode.undo is not None:
             reason = f"it was stopped, and {episode.undo.by} started it again"
+        quiet = self._quiet_after(episode, outcome, reason, failures, now)
+        ledger_entry = self.book(episode, outcome, now)
+        is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
+        if outcome is Outcome.TERMINATED and not is_booked:
+            raise errors.SafetyError(
+                "the workflow says terminated, but EC2 still shows the instance"
+            )
+        self.episode_store.close_episode(
+            episode.ref,
+            outcome,
+            reason,
+            now,
+            quiet_until=quiet.until,
+            became=became_of(ledger_entry),
+            booking=booking(ledger_entry),
+            restarts_quiet_until=quiet.after_restarts,
+        )
+        return _End(outcome, reason, quiet.until, became_of(ledger_entry))
+
+    def _quiet_after(
+        self, episode: Episode, outcome: Outcome, reason: str, failures: int, now: UtcDatetime
+    ) -> _Quiet:
+        """Return until when nobody is asked about the instance of an episode that ends like this.
+        If the instance was stopped before, that is after the days of the policy, or after a day if
+        it names none.
+
+        `failures` counts earlier failures in a row. Raises: CloudError.
+        """
         rule = policy_or_base(self.policies, episode.instance).approval
         was_notified = self._was_notified(episode, outcome, reason)
         quiet = quiet_until(outcome, rule, now, was_opened=was_notified, failures=failures)
@@ -176,23 +213,7 @@ class RecordOutcome:
         restarts_quiet = self._quiet_after_restarts(episode) if makes_quiet else None
         if quiet is not None and restarts_quiet is not None:
             quiet = max(quiet, restarts_quiet)
-        ledger_entry = self.book(episode, outcome, now)
-        is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
-        if outcome is Outcome.TERMINATED and not is_booked:
-            raise errors.SafetyError(
-                "the workflow says terminated, but EC2 still shows the instance"
-            )
-        self.episode_store.close_episode(
-            episode.ref,
-            outcome,
-            reason,
-            now,
-            quiet_until=quiet,
-            became=became_of(ledger_entry),
-            booking=booking(ledger_entry),
-            restarts_quiet_until=restarts_quiet,
-        )
-        return _End(outcome, reason, quiet, became_of(ledger_entry))
+        return _Quiet(quiet, restarts_quiet)
 
     def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome that is proved, and its reason.

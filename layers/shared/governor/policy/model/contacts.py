@@ -29,7 +29,8 @@ _OWN = re.compile(
 )
 """Identities of AWS whose name a person cannot choose."""
 _CALLER = re.compile(
-    r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
+    r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)"
+    r"|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
 )
 """IAM callers as API Gateway names them. Source: IAM user guide, principals of a request."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
