@@ -4,7 +4,7 @@ here fails."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple, cast, get_args, get_type_hints
 
@@ -12,6 +12,7 @@ import pytest
 
 from cli import doctor
 from cli.policy_schema import policy_schema
+from governor.core.units import capitalized
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.evidence.model import Evidence, MetricSource, Series, Window
@@ -23,15 +24,20 @@ from governor.evidence.rules.figures import (
     Scale,
     amount_text,
     can_be_replayed,
+    limit_of,
 )
 from governor.evidence.rules.series import evidence_document
 from governor.policy.document import parse_policy
-from governor.policy.model.judging import Vetoes
+from governor.policy.model.judging import Metrics, Vetoes
 from governor.policy.model.policy import Policy
+from governor.scan.kinds.ec2_instance.rules import ELSEWHERE, OWN_LIMITS, figures_beside
+from governor.scan.model import Finding, Row
 from scripts.policy_reference import reference
 from simulation.store import SeriesStore
 from tests.builders import NOW, TARGET, make_evidence, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
+from tests.unit.scan.ec2_world import World as ScannedWorld
+from tests.unit.scan.ec2_world import instance as scanned_instance
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, anywhere, bins, by_window, run
 from tests.unit.simulation.test_fetch import HOURS, Past, aggregate, make_fetch
 from tests.unit.template.machines import ROOT
@@ -116,6 +122,78 @@ def test_the_recheck_knows_a_new_veto(veto: NewVeto, *, is_reached: bool) -> Non
     if is_reached:
         assert Outcome.WOKE_UP is result.outcome
         assert f"{veto.row.words} reached" in result.reason
+
+
+def scanned(veto: NewVeto, *, is_reached: bool, publishes: bool) -> Row:
+    """The row of a quiet instance in a scan: its GPU publishes, or EC2 alone does."""
+    world = ScannedWorld()
+    world.metrics.quiet()
+    host = scanned_instance(instance_type="g5.xlarge")
+    own = {"InstanceId": host.instance_id}
+    gpu = {**own, "index": "0"}
+    if publishes:
+        world.metrics.publish("GPU/EC2", "nvidia_smi_utilization_gpu", 0.0, **gpu)
+    if is_reached and veto.row.publisher is Publisher.AGENT:
+        world.metrics.publish("GPU/EC2", veto.metric, veto.reading, **gpu)
+    elif is_reached:
+        world.metrics.publish("AWS/EC2", veto.metric, veto.reading, **own)
+    return world.row(host)
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_the_scan_knows_a_new_veto(veto: NewVeto, *, is_reached: bool) -> None:
+    """An instance whose GPUs publish zeros is busy by it."""
+    row = scanned(veto, is_reached=is_reached, publishes=True)
+
+    assert (Finding.BUSY if is_reached else Finding.IDLE) is row.judgment.finding
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_the_scan_of_an_instance_without_metrics_knows_a_new_veto(
+    veto: NewVeto, *, is_reached: bool
+) -> None:
+    """It is never likely to be idle while EC2's own figure shows work. Figures of publishers in
+    `ELSEWHERE` count only where the same publisher shows utilization."""
+    row = scanned(veto, is_reached=is_reached, publishes=False)
+
+    is_read = veto.row.publisher not in ELSEWHERE
+    is_busy = is_reached and is_read
+    assert (Finding.BUSY if is_busy else Finding.LIKELY_IDLE) is row.judgment.finding
+    if is_busy:
+        assert capitalized(veto.row.words) in row.judgment.evidence
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_scan_differs_from_the_table_only_where_it_says_so(figure: str) -> None:
+    """A row that a scan does not read is of a publisher in `ELSEWHERE`, and one that it limits
+    otherwise than the policy does is in `OWN_LIMITS`."""
+    row = FIGURES[figure]
+    vetoes = replace(Vetoes(), busy_vcpus=8.0, memory_used_percent=50.0)
+    policy = Policy(vetoes=vetoes, metrics=Metrics(bound_namespaces=True))
+    beside = figures_beside(policy).get(figure)
+
+    assert (row.publisher in ELSEWHERE) is (beside is None)
+    if beside is not None:
+        differs = (row.words, limit_of(policy, figure)) != (beside.words, beside.limit)
+        assert (figure in OWN_LIMITS) is differs
+        assert (row.metrics, row.statistic, row.scale) == (
+            beside.metrics,
+            beside.statistic,
+            beside.scale,
+        )
+
+
+def test_a_scan_counts_busy_vcpus_where_the_policy_limits_them() -> None:
+    """5% of 192 vCPUs are under the limit in percent, and more than eight vCPUs."""
+    world = ScannedWorld()
+    world.metrics.quiet(changes={"CPUUtilization": 5.0})
+    host = scanned_instance()
+    limiting = Policy(vetoes=Vetoes(busy_vcpus=8.0))
+
+    assert Finding.LIKELY_IDLE is world.row(host).judgment.finding
+    row = world.row(host, policy=limiting)
+    assert Finding.BUSY is row.judgment.finding
+    assert "Busy vCPUs reached 9.6 within 24 h" in row.judgment.evidence
 
 
 class PastWithVeto(Past):

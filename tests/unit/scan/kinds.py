@@ -26,7 +26,8 @@ TARGET = Target("123456789012", "us-east-1")
 def place(target: Target = TARGET, **changes: Any) -> Place:
     """Return a place whose means of reading are missing unless a test names them."""
     means: dict[str, Any] = {"api": None, "instances": None, "metrics": None, "prices": None}
-    return Place(target=target, policy=Policy(), now=NOW, **{**means, **changes})
+    means["policy"] = Policy()
+    return Place(target=target, now=NOW, **{**means, **changes})
 
 
 def resource(resource_id: str = "r-1", **changes: Any) -> Resource:

@@ -1,8 +1,8 @@
 """The one table of figures: what is measured besides utilization, and may show work.
 
 A row says where a figure is published, how it is read, and what limits it. The sweep, the recheck,
-`governor simulate`, `governor doctor` and the docs read this table. A new veto is a row here, a
-limit in `Vetoes`, and a field in `Evidence`. This module reads and judges nothing.
+`governor simulate`, `governor scan`, `governor doctor` and the docs read this table. A new veto is
+a row here, a limit in `Vetoes`, and a field in `Evidence`. This module reads and judges nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Scale(Enum):
     PERCENT_OF_POWER = "% of the GPU's power limit"
     PERCENT_OF_MEMORY = "% of the GPU's memory"
     BYTES_PER_SECOND = "bytes per second"
+    OPERATIONS_PER_SECOND = "operations per second"
     VCPUS = "busy vCPUs"
     """From a percentage of all vCPUs of the type."""
     SESSIONS = "sessions"
@@ -279,7 +280,7 @@ def factor_of(scale: Scale, shape: Shape | None, period_seconds: float) -> float
     match scale:
         case Scale.PERCENT | Scale.SESSIONS | Scale.FRAMES:
             return 1.0
-        case Scale.BYTES_PER_SECOND:
+        case Scale.BYTES_PER_SECOND | Scale.OPERATIONS_PER_SECOND:
             return 1.0 / period_seconds
         case Scale.VCPUS:
             return shape.vcpus / 100.0 if shape and shape.vcpus else None
@@ -338,10 +339,16 @@ def _whole(scale: Scale, shape: Shape | None) -> int | None:
 
 def amount_text(figure: str, value: float) -> str:
     """Return a value of a figure with its unit, where its words do not say it: `12.5%`."""
-    scale = FIGURES[figure].scale
+    return scaled_text(FIGURES[figure].scale, value)
+
+
+def scaled_text(scale: Scale, value: float) -> str:
+    """Return a value with the unit of its scale, where the words of the figure do not say it."""
     match scale:
         case Scale.BYTES_PER_SECOND:
             return f"{value / 1_000_000:.2f} MB/s"
+        case Scale.OPERATIONS_PER_SECOND:
+            return f"{value:.1f}/s"
         case Scale.VCPUS | Scale.SESSIONS | Scale.FRAMES:
             return f"{value:.1f}".removesuffix(".0")
         case Scale.PERCENT | Scale.PERCENT_OF_POWER | Scale.PERCENT_OF_MEMORY:

@@ -1,41 +1,26 @@
 """Read what EC2 publishes beside the accelerators: CPU, network, EBS, and its own power of GPUs.
 
-This module must not judge.
+`rules.figures_beside` says which figures that are. This module must not judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from itertools import chain
 
+from governor.core.catalog import shape_of
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import Listed, MetricAnswer, MetricQuery
 from governor.evidence.rules import series as evidence
-from governor.evidence.rules.figures import EC2_NAMESPACE
+from governor.evidence.rules.figures import EC2_NAMESPACE, factor_of
 from governor.scan.kind import Place
-from governor.scan.kinds.ec2_instance import rules
 from governor.scan.kinds.ec2_instance.model import Beside, Host
+from governor.scan.kinds.ec2_instance.rules import FigureBeside
 
 _PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes."""
-POWER_METRIC = "GPUPowerUtilization"
-
-
-class _Figure(NamedTuple):
-    """The metrics of EC2 that add up to one figure."""
-
-    metrics: tuple[str, ...]
-    statistic: str
-
-
-_FIGURES: Mapping[str, _Figure] = {
-    rules.CPU: _Figure(("CPUUtilization",), "Average"),
-    rules.NETWORK: _Figure(("NetworkIn", "NetworkOut"), "Sum"),
-    rules.DISK: _Figure(("EBSReadBytes", "EBSWriteBytes"), "Sum"),
-    rules.DISK_OPERATIONS: _Figure(("EBSReadOps", "EBSWriteOps"), "Sum"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +29,10 @@ class ReadBeside:
 
     place: Place
     length: timedelta
-    power: Mapping[str, Sequence[Listed]]
-    """EC2's own power of GPUs, by instance id, as CloudWatch lists it."""
+    figures: Mapping[str, FigureBeside]
+    """The figures to read, by name."""
+    listed: Mapping[str, Mapping[str, Sequence[Listed]]]
+    """The series that only a listing shows, by metric and instance id."""
 
     def __call__(self, hosts: Sequence[Host]) -> dict[str, Beside]:
         """Return the figures by instance id. A read that fails is a problem of its instance."""
@@ -55,47 +42,53 @@ class ReadBeside:
         for host in hosts:
             queries += self._queries(host.resource_id)
         answer = self.place.metrics.read(self.place.target, queries, window)
-        return {host.resource_id: self._beside(host.resource_id, answer, window) for host in hosts}
+        return {host.resource_id: self._beside(host, answer, window) for host in hosts}
 
-    def _queries(self, instance_id: str) -> Iterator[MetricQuery]:
-        """Yield the queries for the figures of one instance, and for the power of each of its GPUs
-        that CloudWatch lists."""
-        own = evidence.whole_instance(instance_id)
-        for figure in _FIGURES.values():
-            for metric in figure.metrics:
-                key = _key(instance_id, metric)
-                yield MetricQuery(key, EC2_NAMESPACE, metric, own, figure.statistic)
-        for number, listed in enumerate(self.power.get(instance_id, ())):
-            key = _key(instance_id, f"{POWER_METRIC}{number}")
-            yield MetricQuery(key, EC2_NAMESPACE, POWER_METRIC, listed.dimensions, "Maximum")
+    def _queries(self, instance_id: str) -> Sequence[MetricQuery]:
+        """Return the queries for the figures of one instance, each series once: two figures may
+        come from one, such as CPU in percent and in vCPUs."""
+        query_by_key: dict[str, MetricQuery] = {}
+        for figure in self.figures.values():
+            for query in self._queries_of(figure, instance_id):
+                query_by_key[query.key] = query
+        return list(query_by_key.values())
 
-    def _beside(self, instance_id: str, answer: MetricAnswer, window: Window) -> Beside:
-        """Return the highest reading of each figure of one instance, and which figures have too few
-        readings to prove idleness. A figure without any reading has no highest one. A figure that
-        CloudWatch counts is given per second."""
+    def _queries_of(self, figure: FigureBeside, instance_id: str) -> list[MetricQuery]:
+        """Return the queries for a figure of one instance: one for each metric, or for each series
+        that CloudWatch lists. The list is empty if it lists none."""
+        queries: list[MetricQuery] = []
+        for metric in figure.metrics:
+            if figure.is_listed:
+                all_listed = self.listed[metric].get(instance_id, ())
+                dimension_sets = [listed.dimensions for listed in all_listed]
+            else:
+                dimension_sets = [evidence.whole_instance(instance_id)]
+            for number, dimensions in enumerate(dimension_sets):
+                key = f"{instance_id} {metric} {figure.statistic} {number}"
+                query = MetricQuery(key, EC2_NAMESPACE, metric, dimensions, figure.statistic)
+                queries.append(query)
+        return queries
+
+    def _beside(self, host: Host, answer: MetricAnswer, window: Window) -> Beside:
+        """Return the highest value of each figure of one instance, and which figures have too few
+        readings to prove idleness. A figure without any reading has no highest value. One that its
+        type does not publish, or whose readings mean nothing for an unknown type, is left out."""
         peaks: dict[str, float] = {}
         missing: list[str] = []
-        for name, figure in _FIGURES.items():
-            parts = [answer.series.get(_key(instance_id, metric), ()) for metric in figure.metrics]
-            peak = evidence.peak(_added(parts))
+        shape = shape_of(host.instance.instance_type)
+        for name, figure in self.figures.items():
+            factor = factor_of(figure.scale, shape, window.period.total_seconds())
+            queries = self._queries_of(figure, host.resource_id)
+            if factor is None or not queries:
+                continue
+            parts = [answer.series.get(query.key, ()) for query in queries]
+            peak = _peak(figure, parts)
             if peak is not None:
-                seconds = window.period.total_seconds() if figure.statistic == "Sum" else 1.0
-                peaks[name] = peak / seconds
+                peaks[name] = round(peak * factor, 3)
             if not self._are_whole(parts, window):
                 missing.append(name)
-        gpus = self._power_of_gpus(instance_id, answer)
-        if gpus:
-            peak = max((evidence.peak(gpu) or 0.0 for gpu in gpus), default=0.0)
-            peaks[rules.GPU_POWER] = peak
-            if not self._are_whole(gpus, window):
-                missing.append(rules.GPU_POWER)
-        return Beside(window, peaks, tuple(missing), self._problem(instance_id, answer))
-
-    def _power_of_gpus(self, instance_id: str, answer: MetricAnswer) -> list[Series]:
-        """Return the power of each GPU that CloudWatch lists; empty if it lists none."""
-        count = len(self.power.get(instance_id, ()))
-        keys = [_key(instance_id, f"{POWER_METRIC}{number}") for number in range(count)]
-        return [answer.series.get(key, ()) for key in keys]
+        problem = self._problem(host.resource_id, answer)
+        return Beside(window, peaks, tuple(missing), problem)
 
     def _problem(self, instance_id: str, answer: MetricAnswer) -> str:
         """Return why a figure of an instance could not be read; empty if all were."""
@@ -116,9 +109,12 @@ class ReadBeside:
         return True
 
 
-def _key(instance_id: str, metric: str) -> str:
-    """Return the key by which the answer names the query for a metric of an instance."""
-    return f"{instance_id} {metric}"
+def _peak(figure: FigureBeside, parts: Sequence[Series]) -> float | None:
+    """Return the highest reading: of any GPU, or of the sum of the metrics. Return `None` if there
+    is none."""
+    if figure.is_listed:
+        return evidence.peak(tuple(chain.from_iterable(parts)))
+    return evidence.peak(_added(parts))
 
 
 def _added(parts: Sequence[Series]) -> Series:

@@ -8,7 +8,7 @@ rest. This module decides nothing itself: `verdict.rules` and `rules` do.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from governor.core.errors import CloudError
@@ -16,13 +16,13 @@ from governor.core.instance import Lifecycle, SpotRequestType
 from governor.core.units import in_parts
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
-from governor.evidence.ports import SeriesFilter
+from governor.evidence.ports import Listed, SeriesFilter
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.figures import EC2_NAMESPACE
+from governor.evidence.rules.figures import EC2_NAMESPACE, FIGURES, Publisher, published_by
 from governor.policy.model.policy import Policy
 from governor.scan.kind import Place
 from governor.scan.kinds.calls import report_problem
-from governor.scan.kinds.ec2_instance.beside import POWER_METRIC, ReadBeside
+from governor.scan.kinds.ec2_instance.beside import ReadBeside
 from governor.scan.kinds.ec2_instance.model import (
     LOOK_BACK,
     Beside,
@@ -31,7 +31,12 @@ from governor.scan.kinds.ec2_instance.model import (
     Reading,
     Source,
 )
-from governor.scan.kinds.ec2_instance.rules import deciding, finding_of
+from governor.scan.kinds.ec2_instance.rules import (
+    FigureBeside,
+    deciding,
+    figures_beside,
+    finding_of,
+)
 from governor.scan.kinds.ec2_instance.sources import TOPIC, Sources, find_sources
 from governor.scan.model import Finding
 from governor.verdict.model import NO_HOLD, Verdict
@@ -44,7 +49,8 @@ SPOT_REQUESTS = "ec2:DescribeSpotInstanceRequests"
 _FILTER_VALUES = 200
 """The most values of one filter. Source: EC2 API, Filter."""
 _HOSTS_OF_A_READ = 5_000
-"""So many instances are read at a time beside their accelerators: seven series each, of a day."""
+"""So many instances are read at a time beside their accelerators: about seven series each, of a
+day."""
 
 
 def measure_hosts(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
@@ -150,7 +156,10 @@ class _Publishers:
     def _list_once(self, policy: Policy) -> None:
         """Add the listings that the evidence of idle instances needs, so that no instance is listed
         by itself. One that fails is asked for again, and noted, where the evidence is read."""
-        wanted = [SeriesFilter(EC2_NAMESPACE, POWER_METRIC)]
+        wanted: list[SeriesFilter] = []
+        for figure in published_by(Publisher.EC2_GPU):
+            for metric in FIGURES[figure].metrics:
+                wanted.append(SeriesFilter(EC2_NAMESPACE, metric))
         work = policy.metrics.work
         if work is not None:
             wanted.append(SeriesFilter(work.namespace, None, recently=False))
@@ -192,12 +201,13 @@ def _reading(
 
 def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
     """Return the figures beside the accelerators of instances that publish nothing else, by id:
-    over a day if they have run that long, else over the policy's window. If the series of power
+    over a day if they have run that long, else over the policy's window. If the series of a figure
     cannot be listed, that is reported, and is the problem of each."""
     if not hosts:
         return {}
+    figures = figures_beside(place.policy)
     try:
-        power = place.metrics.list_series(place.target, SeriesFilter(EC2_NAMESPACE, POWER_METRIC))
+        listed = _list_figures(place, figures.values())
     except CloudError as error:
         place.could_not_read(TOPIC, error)
         return {host.resource_id: Measured(problem=str(error)) for host in hosts}
@@ -206,12 +216,26 @@ def _beside(place: Place, hosts: Sequence[Host]) -> dict[str, Measured]:
     young = [host for host in hosts if first_judged_at(host.instance, day) > place.now]
     measured: dict[str, Measured] = {}
     for policy, hosts_here in ((day, old), (place.policy, young)):
-        read = ReadBeside(place, policy.window, power)
+        read = ReadBeside(place, policy.window, figures, listed)
         for part in in_parts(hosts_here, _HOSTS_OF_A_READ):
             for instance_id, beside in read(part).items():
                 _report_beside(place, beside)
                 measured[instance_id] = Measured(beside=beside)
     return measured
+
+
+def _list_figures(
+    place: Place, figures: Iterable[FigureBeside]
+) -> dict[str, Mapping[str, Sequence[Listed]]]:
+    """Return the series of the figures that only a listing shows, by metric and instance id.
+    Raises: CloudError."""
+    listed: dict[str, Mapping[str, Sequence[Listed]]] = {}
+    for figure in figures:
+        if figure.is_listed:
+            for metric in figure.metrics:
+                wanted = SeriesFilter(EC2_NAMESPACE, metric)
+                listed[metric] = place.metrics.list_series(place.target, wanted)
+    return listed
 
 
 def _report_beside(place: Place, beside: Beside) -> None:

@@ -72,7 +72,7 @@ class Beside:
     """Figures that EC2 itself publishes beside the accelerators.
 
     Attributes:
-        peaks: the highest value by figure (`rules.LIMITS`), of those that were measured.
+        peaks: the highest value by figure (`rules.figures_beside`), of those that were measured.
         missing: the figures that were not measured over the whole window.
         problem: why they could not be read; empty if they were.
     """

@@ -1,14 +1,17 @@
 """Judge a running instance: by its accelerators if they publish anything, and else, weakly, by the
 figures beside them.
 
-Functions without side effects. Missing data is never idleness.
+Those figures come from the one table, `evidence.rules.figures`, so a new veto counts here, too.
+`OWN_LIMITS`, `OWN_FIGURES` and `ELSEWHERE` are the only differences. Functions without side
+effects. Missing data is never idleness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from governor.core.units import without_none
+from governor.evidence.rules.figures import FIGURES, Publisher, Scale, limit_of
 from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.model import Beside, Reading
 from governor.scan.model import Finding, Strength
@@ -24,14 +27,89 @@ is the policy's limit for the network; reading a data set, or writing a checkpoi
 DISK_OPERATIONS_PER_SECOND = 100.0
 """Many small files or a database; a quiet host has a few."""
 
-CPU = "CPU"
-NETWORK = "network traffic"
-DISK = "disk traffic"
-DISK_OPERATIONS = "disk operations"
-GPU_POWER = "EC2's GPUPowerUtilization"
-REQUIRED_BESIDE = (CPU, NETWORK, DISK, DISK_OPERATIONS)
-"""Figures without which nothing beside the accelerators is known. EC2 publishes GPUPowerUtilization
-for some types only."""
+
+class FigureBeside(NamedTuple):
+    """A figure of EC2 by which an instance is judged whose accelerators publish nothing.
+
+    `metrics` add up to the figure, or each of them has a series for each GPU if `is_listed`.
+    """
+
+    words: str
+    metrics: tuple[str, ...]
+    statistic: str
+    scale: Scale
+    limit: float | None
+    """Shows work from here on; `None` if the policy switches the veto off."""
+    is_listed: bool = False
+    """True if only some instance types publish it, so that it counts where a listing shows it."""
+
+
+class OwnLimit(NamedTuple):
+    """The words and the limit that a scan has for a figure of the table."""
+
+    words: str
+    limit: float
+
+
+OWN_LIMITS: Mapping[str, OwnLimit] = {
+    "agentless": OwnLimit("EC2's GPUPowerUtilization", GPU_POWER_PERCENT),
+}
+"""The figures of the table that a scan limits otherwise than the policy does."""
+OWN_FIGURES: Mapping[str, FigureBeside] = {
+    "disk": FigureBeside(
+        words="disk traffic",
+        metrics=("EBSReadBytes", "EBSWriteBytes"),
+        statistic="Sum",
+        scale=Scale.BYTES_PER_SECOND,
+        limit=DISK_BYTES_PER_SECOND,
+    ),
+    "disk-operations": FigureBeside(
+        words="disk operations",
+        metrics=("EBSReadOps", "EBSWriteOps"),
+        statistic="Sum",
+        scale=Scale.OPERATIONS_PER_SECOND,
+        limit=DISK_OPERATIONS_PER_SECOND,
+    ),
+}
+"""The figures that only a scan reads. A veto of the table that is made of the same metrics takes
+the place of one."""
+ELSEWHERE = (Publisher.AGENT, Publisher.INSTANCE)
+"""The publishers whose figures are not read beside the accelerators. They count where the same
+publisher shows utilization: such an instance is judged by the product's own rules."""
+
+
+def figures_beside(policy: Policy) -> dict[str, FigureBeside]:
+    """Return the figures beside the accelerators, in the order in which people read them: those of
+    the one table that EC2 publishes, those that only a scan reads, and those of some types."""
+    of_every_type: dict[str, FigureBeside] = {}
+    of_some_types: dict[str, FigureBeside] = {}
+    for figure, row in FIGURES.items():
+        if row.publisher in ELSEWHERE:
+            continue
+        if row.publisher is Publisher.EC2_GPU:
+            of_some_types[figure] = _from_table(figure, policy)
+        elif figure in policy.vetoes.required or limit_of(policy, figure) is not None:
+            of_every_type[figure] = _from_table(figure, policy)
+    metrics_of_table = {row.metrics for row in of_every_type.values()}
+    only_scanned = {
+        figure: own for figure, own in OWN_FIGURES.items() if own.metrics not in metrics_of_table
+    }
+    return of_every_type | only_scanned | of_some_types
+
+
+def _from_table(figure: str, policy: Policy) -> FigureBeside:
+    """Return a figure of the one table, with the policy's limit or the scan's own."""
+    row = FIGURES[figure]
+    own = OWN_LIMITS.get(figure)
+    return FigureBeside(
+        words=row.words if own is None else own.words,
+        metrics=row.metrics,
+        statistic=row.statistic,
+        scale=row.scale,
+        limit=limit_of(policy, figure) if own is None else own.limit,
+        is_listed=row.publisher is Publisher.EC2_GPU,
+    )
+
 
 _FINDINGS = {
     VerdictKind.IDLE: Finding.IDLE,
@@ -80,27 +158,13 @@ def _rank(reading: Reading) -> int:
     return 4
 
 
-def limits(policy: Policy) -> dict[str, float]:
-    """Return the limit of each figure beside the accelerators, below which it shows no work. A veto
-    that the policy switches off has no limit here either."""
-    vetoes = policy.vetoes
-    limit_by_figure: dict[str, float | None] = {
-        CPU: vetoes.cpu_percent,
-        NETWORK: vetoes.network_bytes_per_second,
-        DISK: DISK_BYTES_PER_SECOND,
-        DISK_OPERATIONS: DISK_OPERATIONS_PER_SECOND,
-        GPU_POWER: GPU_POWER_PERCENT,
-    }
-    return without_none(limit_by_figure)
-
-
 def busiest_beside(beside: Beside, policy: Policy) -> str | None:
     """Return the figure beside the accelerators that is furthest over its limit; `None` if none
     reaches it."""
-    limit_by_figure = limits(policy)
+    figures = figures_beside(policy)
     over: dict[str, float] = {}
     for figure, peak in beside.peaks.items():
-        limit = limit_by_figure.get(figure)
+        limit = figures[figure].limit
         if limit is not None and peak >= limit:
             over[figure] = peak / limit
     return max(over, key=lambda figure: over[figure], default=None)

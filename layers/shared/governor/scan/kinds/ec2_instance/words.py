@@ -8,6 +8,7 @@ from governor.core.homes import home_of
 from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
 from governor.core.managers import Manager
 from governor.core.units import capitalized, full_stop, printable, span
+from governor.evidence.rules.figures import scaled_text
 from governor.money.rules.cost import PREPAID
 from governor.policy.model.policy import Policy
 from governor.policy.model.profiles import Part
@@ -76,27 +77,22 @@ def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> 
     """Return the sentence about the figures beside the accelerators."""
     unmeasured = f"its {host.part_word}s are not measured; {HOW_TO_MEASURE}"
     length = span(beside.window.length)
+    figures = rules.figures_beside(policy)
     if finding is Finding.BUSY:
-        figure = rules.busiest_beside(beside, policy) or ""
-        amount = _amount(figure, beside.peaks.get(figure, 0.0))
-        return f"{capitalized(figure)} reached {amount} within {length}, by EC2; {unmeasured}"
+        busiest = rules.busiest_beside(beside, policy) or ""
+        row = figures[busiest]
+        amount = scaled_text(row.scale, beside.peaks[busiest])
+        return f"{capitalized(row.words)} reached {amount} within {length}, by EC2; {unmeasured}"
     if beside.problem:
         return f"Its metrics could not be read: {printable(beside.problem)}"
     if beside.missing:
-        missing = ", ".join(beside.missing)
+        missing = ", ".join(figures[figure].words for figure in beside.missing)
         return f"Not measured over {length}: {missing}; {unmeasured}"
-    figures = [f"{name} up to {_amount(name, peak)}" for name, peak in beside.peaks.items()]
-    return f"Quiet for {length} by EC2's figures ({', '.join(figures)}); {unmeasured}"
-
-
-def _amount(figure: str, value: float) -> str:
-    """Return the value of a figure beside the accelerators with its unit: % for CPU and GPU power,
-    /s for disk operations, and MB/s for the others, whose values are in bytes per second."""
-    if figure in (rules.CPU, rules.GPU_POWER):
-        return f"{value:.1f}%"
-    if figure == rules.DISK_OPERATIONS:
-        return f"{value:.1f}/s"
-    return _megabytes_per_second(value)
+    highest: list[str] = []
+    for figure, peak in beside.peaks.items():
+        row = figures[figure]
+        highest.append(f"{row.words} up to {scaled_text(row.scale, peak)}")
+    return f"Quiet for {length} by EC2's figures ({', '.join(highest)}); {unmeasured}"
 
 
 def _megabytes_per_second(bytes_per_second: float) -> str:
