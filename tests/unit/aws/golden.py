@@ -74,7 +74,8 @@ ADDED = frozenset(
         "notice",
     }
 )
-"""Fields that it did not know. It ignores what it does not know."""
+"""Fields that it did not know, in records and stored items. It ignores what it does not know. A
+field that a record gets goes here, with a default that means what its absence meant."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_from", "counted_for"}
 ADDED |= {"keep_ended_at", "keep_ended_by", "answer_by"}
 ADDED |= {"kept_in", "exempt_in", "kept_by", "resource_name"}
@@ -371,6 +372,27 @@ def _known(item: dict[str, Any]) -> dict[str, Any]:
         return {"L": [*map(within, value["L"])]} if "L" in value else value
 
     return {name: within(value) for name, value in item.items() if name not in RETIRED | ADDED}
+
+
+_TYPES = {"S", "N", "B", "M", "L", "NULL", "BOOL"}
+"""DynamoDB's names for the types of values."""
+
+
+def new_fields(before: Any, now: Any) -> set[str]:
+    """The names that the release does not have in the same value, at any depth."""
+    return _names(now) - _names(before) - _TYPES
+
+
+def _names(value: Any) -> set[str]:
+    names: set[str] = set()
+    if isinstance(value, Mapping):
+        names.update(value)
+        for inner in value.values():
+            names |= _names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            names |= _names(inner)
+    return names
 
 
 def comparable(item: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tests.unit.aws.golden import (
     comparable,
     from_text,
     load,
+    new_fields,
     read,
     stored,
     write,
@@ -84,6 +85,7 @@ REQUIRED_WITHIN = {
     },
     "price": {"usd_per_hour", "source"},
 }  # fmt: skip
+ADD_THEM = "records have new fields: add their names to ADDED in tests/unit/aws/golden.py"
 OF_THE_KEY = {"pk", "sk", "expires_at_epoch"}
 
 
@@ -122,7 +124,10 @@ def test_items_of_the_release_are_read_as_it_read_them(aws: Clients, client: Any
 
     for name, before in GOLDEN["reads"].items():
         retired = RETIRED_OF_OBSERVATIONS if name == "observations" else RETIRED
-        assert without(retired, before) == without(ADDED, json.loads(json.dumps(now[name]))), name
+        known_before = without(retired, before)
+        known_now = without(ADDED, json.loads(json.dumps(now[name])))
+        assert set() == new_fields(known_before, known_now), ADD_THEM
+        assert known_before == known_now, name
 
 
 def test_evidence_of_the_release_keeps_its_hash(aws: Clients, client: Any) -> None:
@@ -164,6 +169,7 @@ def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
             # below).
             before = {name: value for name, value in before.items() if value != {"NULL": True}}
             now = {name: value for name, value in now.items() if value != {"NULL": True}}
+        assert set() == new_fields(comparable(before), comparable(now)), ADD_THEM
         assert comparable(before) == comparable(now)
 
 
