@@ -36,6 +36,7 @@ from scripts.policy_reference import reference
 from simulation.store import SeriesStore
 from tests.builders import NOW, TARGET, make_evidence, make_instance
 from tests.twins import MemoryEc2, MemoryMetrics
+from tests.unit.scan.ec2_world import QUIET
 from tests.unit.scan.ec2_world import World as ScannedWorld
 from tests.unit.scan.ec2_world import instance as scanned_instance
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, anywhere, bins, by_window, run
@@ -181,6 +182,14 @@ def test_a_scan_differs_from_the_table_only_where_it_says_so(figure: str) -> Non
             beside.statistic,
             beside.scale,
         )
+
+
+def test_a_quiet_host_of_the_scan_publishes_every_figure_beside() -> None:
+    """Otherwise no host of the scan's tests would be likely idle."""
+    figures = figures_beside(Policy()).values()
+    metrics = {metric for row in figures if not row.is_listed for metric in row.metrics}
+
+    assert set() == metrics - set(QUIET), "add these metrics to QUIET in unit/scan/ec2_world.py"
 
 
 def test_a_scan_counts_busy_vcpus_where_the_policy_limits_them() -> None:
