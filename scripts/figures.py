@@ -9,6 +9,7 @@ a number of lines. Seconds have targets; they are those that `make demo APPROVE=
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -134,8 +135,13 @@ def main(arguments: Sequence[str]) -> int:
     """Always 0: a target that is missed is for people to weigh."""
     if "--recorded" not in arguments:
         run_what_is_missing(ROOT / "build")
-    for line in shown(counted(ROOT)):
-        print(line)
+    try:
+        for line in shown(counted(ROOT)):
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # A reader such as `head` has enough. Python flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

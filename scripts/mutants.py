@@ -417,6 +417,15 @@ def _forked(body: Callable[[], None]) -> int:
     return pid
 
 
+def _refuse_missing(
+    parser: argparse.ArgumentParser, where: str, folder: Path, paths: Sequence[str]
+) -> None:
+    """End the program with status 2 and a message if one of these paths does not exist."""
+    missing = [path for path in paths if not (folder / path).exists()]
+    if missing:
+        parser.error(f"{where} names paths that do not exist: {', '.join(missing)}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 where a mutant survives, or is listed as equivalent and is not."""
     parser = argparse.ArgumentParser(description="Run mutants.")
@@ -426,7 +435,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="by default all that matter")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="so many side by side")
     given = parser.parse_args(arguments)
+    _refuse_missing(parser, "FILES of scripts/mutants.py", LAYER, FILES)
+    _refuse_missing(parser, "--tests", ROOT, [test.partition("::")[0] for test in given.tests])
     began, made = time.monotonic(), [one for file in FILES for one in mutants_of(file)]
+    for part in given.parts:
+        if not any(part in one.name for one in made):
+            parser.error(f"no mutant has {part!r} in its path or name; FILES lists the paths")
     run = Run(
         [one for one in made if any(part in one.name for part in given.parts or [""])], given.jobs
     )

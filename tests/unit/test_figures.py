@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
+
+import pytest
 
 from scripts import density, figures
 from scripts.figures import Figure
@@ -52,3 +56,14 @@ def test_a_figure_at_its_target_is_fine() -> None:
     """At most is what targets say."""
     assert str(Figure("x", 1_200, 1_200)).endswith("1,200     1,200          ok")
     assert str(Figure("x", 1_201, 1_200)).endswith("over")
+
+
+def test_a_reader_that_has_enough_ends_the_table_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make figures | head` closes the pipe."""
+    monkeypatch.setattr(figures, "shown", lambda _: ["a line"])
+    monkeypatch.setattr(figures, "counted", lambda _: ())
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert 0 == figures.main(["--recorded"])

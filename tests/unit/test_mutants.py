@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import mutants
 from scripts.mutants import FILES, LISTED, LOST, TESTS
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +61,37 @@ def test_each_equivalent_mutant_names_a_function_that_exists() -> None:
 
     assert all(match is not None for match in matches)
     assert [] == gone
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The message with which a run is refused before any test runs."""
+    with pytest.raises(SystemExit) as ended:
+        mutants.main(arguments)
+
+    assert 2 == ended.value.code
+    return capsys.readouterr().err
+
+
+def test_a_name_that_fits_no_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of nothing would look like a run in which nothing survived."""
+    message = refusal(capsys, "guards.py", "nothere")
+
+    assert "no mutant has 'nothere' in its path or name" in message
+
+
+def test_a_missing_file_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that has moved would be left out."""
+    monkeypatch.setattr(mutants, "FILES", ("remediation/guards.py", "remediation/gone.py"))
+    message = refusal(capsys)
+
+    assert "FILES of scripts/mutants.py names paths that do not exist" in message
+    assert "remediation/gone.py" in message
+
+
+def test_a_missing_test_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the path that does not exist."""
+    message = refusal(capsys, "--tests", "tests/unit/gone.py::test_it")
+
+    assert "--tests names paths that do not exist: tests/unit/gone.py" in message
