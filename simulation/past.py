@@ -31,7 +31,6 @@ from governor.policy.rules.owners import owner_of
 from simulation.fetch import Fetch, query_of
 from simulation.recording import highest
 
-WEEK = timedelta(days=7)
 TEN_MINUTES = timedelta(minutes=10)
 """A group's mean must be low for so long before it needs fewer instances."""
 HOURS_A_WEEK = 168
@@ -105,13 +104,6 @@ class Past:
         if self.ran:
             return 100 * len(self.measured) // len(self.ran)
         return 0
-
-    @property
-    def share_run(self) -> float:
-        """Return the share of the hours since it first ran in which it ran; 0 if it never did."""
-        if self.ran:
-            return len(self.ran) / (self.hours.bins - self.ran[0])
-        return 0.0
 
     @cached_property
     def worked(self) -> list[int]:

@@ -9,13 +9,17 @@ import pytest
 
 from governor.fleet.model import STOPPED, TERMINATED, UNGOVERNED, part_of
 from governor.fleet.rules.kept import KeepReason, KeptInstance
-from governor.fleet.rules.states import IDLE_STATES, WORDS, State, is_in, state_of
+from governor.fleet.rules.states import WORDS, State, is_in, state_of
 from governor.verdict.model import Family, VerdictKind
 from tests.builders import NOW
 from tests.console_world import make_row
 
 LATER = NOW + timedelta(hours=1)
 HELD = {"kept_because": KeepReason.HOLD.value, "stays_until": LATER}
+
+
+IDLE_STATES = (State.IDLE, State.HELD)
+"""Both are idle: an idle instance stays idle while somebody holds the action."""
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,6 @@ _OF_OTHERS: Mapping[str, State] = {
     STOPPED: State.STOPPED,
     TERMINATED: State.TERMINATED,
 }
-IDLE_STATES = (State.IDLE, State.HELD)
-"""Both are idle: an idle instance stays idle while somebody holds the action."""
 
 
 def state_of(row: FleetRow, now: UtcDatetime) -> State:
