@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
+
 from governor.core.parsing import parse
 from governor.events.contract import QueueBatch, require_account
 from governor.notify.dispatched import Dispatched
 from governor.notify.worker import Worker
 from governor.wiring.delivery import delivery_worker
-from governor.wiring.observability import MetricUnit, count, logger, observed
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 
 

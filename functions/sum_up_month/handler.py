@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
+
 from governor.core.errors import TargetsNotSwept, Unavailable
 from governor.core.parsing import parse
 from governor.money.costs import SumUpMonth
 from governor.sweep.close_sweep import ClosedSweep
 from governor.wiring.basics import Ready
 from governor.wiring.closing import HubSteps, hub_steps
-from governor.wiring.observability import MetricUnit, count, logger, observed
+from governor.wiring.observability import count, logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.payloads import SweptPayload
 

@@ -8,9 +8,10 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from aws_lambda_powertools.metrics import MetricUnit
 
 from governor.wiring import observability
-from governor.wiring.observability import MetricUnit, count, observed, tally
+from governor.wiring.observability import count, observed, tally
 
 
 @pytest.mark.parametrize(

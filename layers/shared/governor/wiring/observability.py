@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
-from aws_lambda_powertools.metrics import MetricUnit as MetricUnit
-from aws_lambda_powertools.metrics import single_metric
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 _ADDRESS = re.compile(r"[\w.+-]+(?=@[\w-]+\.\w)")
 
