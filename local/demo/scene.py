@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,18 +131,6 @@ class Scene:
         self.cloud.client("sns").subscribe(
             TopicArn=topic, Protocol="email", Endpoint="reader@example.com"
         )
-
-    @contextmanager
-    def nobody_subscribed(self) -> Iterator[None]:
-        """That person has left the topic for a while; the mailbox, a queue, stays."""
-        sns, topic = self.cloud.client("sns"), self.outputs["AlertTopicArn"]
-        for one in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]:
-            if one["Protocol"] == "email":
-                sns.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
-        try:
-            yield
-        finally:
-            self.subscribe_a_person()
 
     def read_mail(self, *, seconds: int = 0) -> list[dict[str, Any]]:
         """All alerts that have arrived so far, as the machines' JSON documents, oldest first. With

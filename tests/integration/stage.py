@@ -59,6 +59,20 @@ class Stage:
     def __post_init__(self) -> None:
         self.state = EveryStore(DynamoTable(self.clients, self.scene.outputs["StateTableName"]))
 
+    @contextmanager
+    def nobody_subscribed(self) -> Iterator[None]:
+        """The person who reads the topic by mail leaves it for a while; the mailbox, a queue,
+        stays."""
+        sns = self.scene.cloud.client("sns")
+        topic = self.scene.outputs["AlertTopicArn"]
+        for subscription in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]:
+            if subscription["Protocol"] == "email":
+                sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
+        try:
+            yield
+        finally:
+            self.scene.subscribe_a_person()
+
     def policy(self, text: str, *, as_it_is: bool = False) -> None:
         """Replaces the policy document; it counts from the next invocation on.
 

@@ -157,7 +157,7 @@ def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: 
 def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) -> None:
     """The question waits for an answer only when one has taken it."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
-    with stage.scene.nobody_subscribed():
+    with stage.nobody_subscribed():
         instance_id = stage.launch()
         stage.scene.sweep()
         await_mail(stage, instance_id, "alice@example.com")

@@ -348,7 +348,7 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) 
     instance_id = stage.launch()
     for channel in ("slack", "teams", "pagerduty", "webhook"):
         stage.scene.receivers.fail(channel, 403, about=instance_id)
-    with stage.scene.nobody_subscribed():
+    with stage.nobody_subscribed():
         stage.scene.sweep()
         assert "failed" == stage.outcome(instance_id)
 

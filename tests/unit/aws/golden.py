@@ -39,7 +39,7 @@ from tests.unit.aws.state_samples import (
 )
 
 PATH = Path(__file__).parent / "golden_2428e04.json"
-RETIRED = frozenset({"last_started_at"})
+RETIRED = frozenset({"last_started_at", "ebs_optimized"})
 """Fields that 2428e04 stored and nobody needs any more."""
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(

@@ -120,7 +120,6 @@ def episode(
                 key_name="key",
                 instance_profile_arn="arn:aws:iam::123456789012:instance-profile/gpu",
                 private_ip="10.0.0.4",
-                ebs_optimized=True,
             ),
         ),
         reason="every GPU stayed under 5 %",

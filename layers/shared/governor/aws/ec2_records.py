@@ -121,7 +121,6 @@ def _launch(record: Mapping[str, Any]) -> LaunchFacts:
         key_name=record.get("KeyName"),
         instance_profile_arn=profile.get("Arn"),
         private_ip=record.get("PrivateIpAddress"),
-        ebs_optimized=bool(record.get("EbsOptimized")),
         placement_group=placement.get("GroupName") or None,
         network_interfaces=len(interfaces),
         efa_interfaces=len(efa_types),

@@ -111,7 +111,6 @@ class LaunchFacts:
     key_name: str | None = None
     instance_profile_arn: str | None = None
     private_ip: str | None = None
-    ebs_optimized: bool = False
     placement_group: str | None = None
     network_interfaces: int | None = None
     """`None` in episodes of earlier releases."""
