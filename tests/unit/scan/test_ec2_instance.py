@@ -14,7 +14,9 @@ from governor.core.errors import AccessDenied, CloudError, Throttled
 from governor.core.instance import Lifecycle
 from governor.evidence.model import Series
 from governor.evidence.ports import SeriesFilter
+from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.kind import MOST_CREATORS
+from governor.scan.kinds.ec2_instance.rules import figures_beside
 from governor.scan.model import Finding, Row, Strength
 from tests.unit.scan.ec2_world import OWN, PricesTwin, World, ago, instance
 from tests.unit.scan.kinds import ApiTwin
@@ -327,11 +329,16 @@ def test_without_series_of_its_own_a_quiet_host_is_likely_idle_and_never_stopped
     world.metrics.quiet()
     row = world.row(instance())
     assert LIKELY == told(row)
-    assert (
+    evidence = row.judgment.evidence
+    assert evidence.startswith(
         "Quiet for 24 h by EC2's figures (CPU up to 2.0%, network traffic up to 0.00 MB/s, "
-        "disk traffic up to 0.00 MB/s, disk operations up to 1.0/s); its GPUs are not measured; "
-        "docs/telemetry.md says how to measure them." == row.judgment.evidence
     )
+    assert evidence.endswith(
+        ", disk traffic up to 0.00 MB/s, disk operations up to 1.0/s); its GPUs are not measured; "
+        "docs/telemetry.md says how to measure them."
+    )
+    for figure in figures_beside(Policy()).values():
+        assert figure.is_listed or f"{figure.words} up to " in evidence
     assert (
         "aws cloudwatch list-metrics --region us-east-1 --dimensions "
         f"Name=InstanceId,Value={OWN} --recently-active PT3H" == row.command

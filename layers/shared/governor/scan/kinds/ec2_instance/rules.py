@@ -84,17 +84,28 @@ def figures_beside(policy: Policy) -> dict[str, FigureBeside]:
     of_every_type: dict[str, FigureBeside] = {}
     of_some_types: dict[str, FigureBeside] = {}
     for figure, row in FIGURES.items():
-        if row.publisher in ELSEWHERE:
-            continue
         if row.publisher is Publisher.EC2_GPU:
             of_some_types[figure] = _from_table(figure, policy)
-        elif figure in policy.vetoes.required or limit_of(policy, figure) is not None:
+        elif row.publisher not in ELSEWHERE and _counts(figure, policy):
             of_every_type[figure] = _from_table(figure, policy)
-    metrics_of_table = {row.metrics for row in of_every_type.values()}
-    only_scanned = {
-        figure: own for figure, own in OWN_FIGURES.items() if own.metrics not in metrics_of_table
-    }
-    return of_every_type | only_scanned | of_some_types
+    return of_every_type | _only_scanned(of_every_type) | of_some_types
+
+
+def _counts(figure: str, policy: Policy) -> bool:
+    """Return whether the policy requires a figure or limits it."""
+    return figure in policy.vetoes.required or limit_of(policy, figure) is not None
+
+
+def _only_scanned(of_table: Mapping[str, FigureBeside]) -> dict[str, FigureBeside]:
+    """Return the figures that only a scan reads, without those made of the same metrics as one of
+    the table."""
+    metrics_of_table = {figure.metrics for figure in of_table.values()}
+    only_scanned: dict[str, FigureBeside] = {}
+    for name, own in OWN_FIGURES.items():
+        is_in_table = own.metrics in metrics_of_table
+        if not is_in_table:
+            only_scanned[name] = own
+    return only_scanned
 
 
 def _from_table(figure: str, policy: Policy) -> FigureBeside:
