@@ -22,8 +22,9 @@ from cli.errors import CommandError
 from cli.references import Candidate, find, short_ids, suggestion
 from cli.tables import Column, print_table, print_text
 from cli.times import in_or_ago, since, until
+from governor.approvals.messages.failures import readable_clause
 from governor.core.errors import PolicyError
-from governor.core.units import people, printable, span, times_in_zone
+from governor.core.units import people, printable, span
 from governor.policy.document import parse_policy
 from governor.policy.model.policy import Mode
 
@@ -317,9 +318,7 @@ def _print_question(question: dict[str, Any], *, as_json: bool) -> None:
 def _reason(reason: str | None) -> str:
     """Return a recorded reason as one line, with people and times as people read them; empty
     without one."""
-    if not reason:
-        return ""
-    return printable(times_in_zone(people(reason), "UTC", times.now()))
+    return printable(readable_clause(reason or "", "UTC", times.now()))
 
 
 def _state_line(question: Mapping[str, Any]) -> str:

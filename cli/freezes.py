@@ -32,9 +32,10 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print(json.dumps(answer, indent=2))
         return
     freezes = answer["freezes"]
+    pause = answer.get("pause")
     for freeze in freezes:
-        _print_freeze(freeze)
-    is_paused = answer.get("pause") is not None
+        _print_freeze(freeze, is_pause=_is_pause(freeze, pause))
+    is_paused = pause is not None
     if is_paused:
         print_text("  end the pause: governor resume --all")
     # A pause is one of the freezes; any other one needs its cause found.
@@ -59,9 +60,17 @@ def _waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
     return rows
 
 
-def _print_freeze(freeze: Mapping[str, Any]) -> None:
+def _is_pause(freeze: Mapping[str, Any], pause: Mapping[str, Any] | None) -> bool:
+    """Return whether this is the entry of the pause, which holds everything back since the same
+    time."""
+    if pause is None:
+        return False
+    return (freeze["what"], freeze["since"]) == ("everything", pause["since"])
+
+
+def _print_freeze(freeze: Mapping[str, Any], *, is_pause: bool) -> None:
     why = freeze["why"]
-    state = "paused" if why.startswith("paused by") else "frozen"
+    state = "paused" if is_pause else "frozen"
     since = ""
     if freeze["since"]:
         since = f" since {in_utc(parse_iso(freeze['since']))}"

@@ -28,7 +28,7 @@ from cli.policy_consent import acceptances_of
 from cli.progress import Progress
 from cli.tables import Column, print_table
 from cli.times import ago, since
-from governor.approvals.messages.failures import readable, step_text
+from governor.approvals.messages.failures import readable_failure, step_text
 from governor.aws.clients import Clients
 from governor.aws.dynamodb import DynamoTable
 from governor.aws.messaging import MAIL, lets_questions_through
@@ -633,7 +633,7 @@ def _failing(stack: Stack) -> Line:
         names = [failure.name or failure.instance_id for failure in same_cause]
         newest = same_cause[0]
         step = step_text(newest.step)
-        reason = readable(newest.reason, "UTC", stack.now)
+        reason = readable_failure(newest.reason, "UTC", stack.now)
         texts.append(f"could not {step} {listed(names, 3)}: {reason}")
         documents += [_failure_document(failure) for failure in same_cause]
     text = printable("; ".join(_first(texts)))

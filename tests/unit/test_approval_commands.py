@@ -246,14 +246,17 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
                         "what": "everything",
                         "why": "paused by ada: x",
                         "since": "2026-11-20T12:00:00+00:00",
-                    }
+                    },
+                    {"what": "everything", "why": "paused by nobody: y", "since": None},
                 ],
                 "caps": [],
                 "waiting": [],
             },
             [
                 "everything is paused since Fri Nov 20, 12:00 UTC: paused by ada: x",
+                "everything is frozen: paused by nobody: y",
                 "  end the pause: governor resume --all",
+                "  find the cause, then end it: breaker.lift_freezes_before (docs/policy.md)",
                 "stops and terminations that began in the last 60 minutes:",
             ],
         ),
@@ -427,8 +430,8 @@ def test_the_consequence_of_silence_is_that_of_the_messages(
             "  canceled: worked until Fri 07:30 UTC\n",
         ),
         (
-            {"outcome": "woke-up", "outcome_reason": "seen by link:ann@example.com"},
-            "  woke up: seen by ann@example.com (mail link)\n",
+            {"outcome": "kept", "outcome_reason": "kept by oidc:ann@example.com: ask slack:ops"},
+            "  kept: kept by ann@example.com (signed in): ask slack:ops\n",
         ),
     ],
 )

@@ -270,7 +270,10 @@ def test_what_acts_unless_it_is_held_can_be_held(
         (said(Answer.HOLD), Hold()),
         (said(Answer.KEEP, keep_until=NOW + MONTH), Hold(snoozed_until=NOW + MONTH)),
         (said(Answer.KEEP), None),
-        (said(Answer.EXEMPT, reason=" demo "), Hold(exempt_reason=f"demo (link:{ALICE})")),
+        (
+            said(Answer.EXEMPT, reason=" demo "),
+            Hold(exempt_reason=f"demo (link:{ALICE})", exempt_by=f"link:{ALICE}"),
+        ),
         (said(Answer.EXEMPT), None),
     ],
 )

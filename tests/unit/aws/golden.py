@@ -104,7 +104,7 @@ ADDED |= {"owner_note", "launched_by", "refused_call", "logged_in"}
 ADDED |= {"job"}
 ADDED |= {"ran_at"}
 ADDED |= {"asked_again_at", "stated_until"}
-ADDED |= {"keeper", "first_booked_at"}
+ADDED |= {"exempt_by", "keeper", "first_booked_at"}
 ADDED |= {"device_dimension"}
 ADDED |= {"utilization_scale", "series_per_device"}
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from governor.core.units import capitalized, people, sentence
+from governor.core.units import (
+    capitalized,
+    holds_words_of_people,
+    people,
+    people_in_record,
+    sentence,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +54,55 @@ def test_any_other_text_begins_with_a_capital_letter(text: str, expected: str) -
     assert expected == sentence(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("kept by aws:arn:aws:iam::111122223333:user/team/ada: x", "kept by ada (AWS identity): x"),
-        ("paused by aws:ada", "paused by ada (AWS identity)"),
-        ("aws:arn:aws:iam::111122223333:root", "root (AWS identity)"),
-        ("aws:arn:aws-cn:iam::111122223333:user/ada", "ada (AWS identity)"),
-    ],
+IDENTITIES = {
+    "link:alice@example.com": "alice@example.com (mail link)",
+    "link:broadcast": "somebody with the link sent to a list",
+    "oidc:alice@example.com": "alice@example.com (signed in)",
+    "oidc:auth0|5f7c8ec7": "auth0|5f7c8ec7 (signed in)",
+    "slack:U0BOB": "U0BOB (Slack)",
+    "aws:arn:aws:iam::111122223333:user/team/ada": "ada (AWS identity)",
+    "aws:arn:aws:iam::111122223333:root": "root (AWS identity)",
+    "aws:arn:aws-cn:iam::111122223333:user/ada": "ada (AWS identity)",
+    "aws:ada": "ada (AWS identity)",
+}
+TYPED = (
+    "",
+    ": training until Friday",
+    ": ask slack:ops (oidc:bob), Name=oidc:prod, aws:ada or link:bob@example.com.",
+    ": first\nkept by oidc:bob: second",
+    " (its tags could not be removed yet: AccessDenied: aws:ResourceTag/x)",
 )
-def test_a_recorded_identity_becomes_readable(text: str, expected: str) -> None:
-    assert expected == people(text)
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_a_recorded_identity_becomes_readable(identity: str) -> None:
+    assert IDENTITIES[identity] == people(identity)
+
+
+@pytest.mark.parametrize("typed", TYPED)
+@pytest.mark.parametrize("done", ["kept", "held", "exempted", "paused", "approved"])
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_who_did_it_becomes_readable_and_what_they_typed_stays(
+    identity: str, done: str, typed: str
+) -> None:
+    """A colon after the identity is no part of it, and no other identity is looked for."""
+    recorded = f"{done} by {identity}{typed}"
+
+    assert f"{done} by {IDENTITIES[identity]}{typed}" == people_in_record(recorded)
+    assert holds_words_of_people(recorded)
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_sentences_that_name_a_person_later_become_readable(identity: str) -> None:
+    name = IDENTITIES[identity]
+    unsealed = "has no seal of this release: nothing was done, and people are asked again"
+    for before, after in (
+        ("it was stopped, and ", " started it again"),
+        ("the answer of ", f" {unsealed}"),
+    ):
+        assert f"{before}{name}{after}" == people_in_record(f"{before}{identity}{after}")
+    two = f"approved by {identity} and {identity}"
+    assert f"approved by {name} and {name}" == people_in_record(two)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +112,15 @@ def test_a_recorded_identity_becomes_readable(text: str, expected: str) -> None:
         "on resource: arn:aws:ec2:us-east-1::snapshot/* with an explicit deny",
         "the tag aws:cloudformation:stack-name=lab",
         "the condition aws:RequestTag/CostCenter",
+        "aws:cloudformation:stack-name",
+        "carries the tag Name=oidc:prod",
+        "plans are frozen: ask slack:ops (oidc:bob)",
+        "kept by decision until Fri Nov 27, 09:00 UTC",
+        "kept by nobody knows oidc:bob",
     ],
 )
-def test_names_in_the_words_of_aws_stay_as_they_are(text: str) -> None:
-    """They begin like a recorded identity and are none."""
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    """Names in the words of AWS begin like a recorded identity, and so may words of people."""
     assert text == people(text)
+    assert text == people_in_record(text)
+    assert not holds_words_of_people(text)

@@ -45,14 +45,26 @@ UTC`."""
 _IDENTIFIER = re.compile(r"[0-9_:./@=]|[a-z][A-Z]")
 """A sign or a change of letter case within a word that no plain word has."""
 _IDENTITIES = (
-    (re.compile(r"\blink:broadcast\b"), "somebody with the link sent to a list"),
-    (re.compile(r"\blink:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
-    (re.compile(r"\boidc:(\S+)"), r"\1 (signed in)"),
-    (re.compile(r"\bslack:(\w+)"), r"\1 (Slack)"),
-    (re.compile(r"(?<![\w:])aws:(arn:\S*[/:])?([^\s/:]+)(?!\S*[/:]\S)"), r"\2 (AWS identity)"),
+    (re.compile(r"link:broadcast"), "somebody with the link sent to a list"),
+    (re.compile(r"link:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
+    (re.compile(r"oidc:(\S.*)"), r"\1 (signed in)"),
+    (re.compile(r"slack:(\w+)"), r"\1 (Slack)"),
+    (re.compile(r"aws:(?:arn:\S*[/:])?([^\s/:]+)"), r"\1 (AWS identity)"),
 )
 """Recorded identities, and how people read them. ARNs and tag keys, such as
 `aws:cloudformation:stack-name`, are none."""
+_DONE_BY = re.compile(
+    r"(?P<before>(?:everything is )?(?:kept|exempted|held|approved|paused) by )(?P<by>\S+?)"
+    r"(?: and (?P<second>[a-z]+:\S+?))?(?P<after>(?:: | \().*)?",
+    re.DOTALL,
+)
+"""A recorded sentence that a person's words may follow: `kept by link:alice@example.com: training
+until Friday`."""
+_NAMES_A_PERSON = (
+    re.compile(r"(?P<before>it was stopped, and )(?P<by>\S+)(?P<after> started it again)"),
+    re.compile(r"(?P<before>the answer of )(?P<by>\S+)(?P<after> has no seal of this release: .*)"),
+)
+"""Recorded sentences of GPU Governor alone, with a person in them."""
 
 
 def as_utc(moment: datetime) -> UtcDatetime:
@@ -286,12 +298,35 @@ def full_stop(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def people(text: str) -> str:
-    """Return the text with the recorded identities in it in readable form: `alice@example.com (mail
-    link)` for `link:alice@example.com`."""
+def people(identity: str) -> str:
+    """Return a recorded identity in readable form: `alice@example.com (mail link)` for
+    `link:alice@example.com`. Return any other text as it is, such as a sentence with an identity
+    in it: it may hold words that people typed."""
     for pattern, readable in _IDENTITIES:
-        text = pattern.sub(readable, text)
+        match = pattern.fullmatch(identity)
+        if match is not None:
+            return match.expand(readable)
+    return identity
+
+
+def people_in_record(text: str) -> str:
+    """Return a recorded sentence with the people whom GPU Governor names in it in readable form:
+    `kept by alice@example.com (mail link): long job` for `kept by link:alice@example.com: long
+    job`. The words of people stay as they are, and so does any other sentence."""
+    for pattern in (_DONE_BY, *_NAMES_A_PERSON):
+        match = pattern.fullmatch(text)
+        if match is not None:
+            parts = match.groupdict(default="")
+            second = parts.get("second")
+            also = f" and {people(second)}" if second else ""
+            return f"{parts['before']}{people(parts['by'])}{also}{parts['after']}"
     return text
+
+
+def holds_words_of_people(text: str) -> bool:
+    """Return whether a recorded sentence says who kept, exempted, held, approved or paused
+    something: what follows may be words that a person typed."""
+    return _DONE_BY.fullmatch(text) is not None
 
 
 def clip(text: str, limit: int) -> str:

@@ -185,7 +185,7 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     values = {
         "number": len(alerts),
         "step": failures.step_text(step) if is_one_step else "",
-        "readable": failures.readable(reason, _zone_of(alerts), first.at),
+        "readable": failures.readable_failure(reason, _zone_of(alerts), first.at),
         "several_reasons": len({reason_of(alert) for alert in alerts}) > 1,
         "tries_again": any(_may_be_tried_again(alert) for alert in alerts),
         "next_step": failures.next_step(reason),

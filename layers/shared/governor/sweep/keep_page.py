@@ -359,9 +359,6 @@ def _reason(case: Case) -> str:
     For an idle instance that others start again after each stop, a sentence comes first that says
     until when nobody is asked.
     """
-    exempt_reason = case.record.hold.exempt_reason
-    if exempt_reason:
-        return case.verdict.reason.removesuffix(f": {exempt_reason}")
     quiet_until = _restarts_quiet_until(case)
     if case.is_idle and quiet_until is not None:
         quiet = (
@@ -369,7 +366,7 @@ def _reason(case: Case) -> str:
             f"{in_utc(quiet_until)}."
         )
         return f"{quiet} {sentence(case.verdict.reason)}"
-    return case.verdict.reason
+    return case.verdict.public_reason
 
 
 def _quiet_until(case: Case) -> UtcDatetime | None:

@@ -107,9 +107,7 @@ def _exemption(swept: SweptInstance) -> _KeptBy | None:
         return None
     if hold.exempt_in != swept.row.project:
         return _KeptBy()
-    # The hold ends with its author in brackets: `needed for a demo (link:ada@example.com)`.
-    _, _, author = hold.exempt_reason.rpartition(" (")
-    return _KeptBy(author.removesuffix(")"))
+    return _KeptBy(hold.exempter)
 
 
 def _keep(swept: SweptInstance) -> _KeptBy | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from governor.core.managers import Manager
-from governor.core.units import UtcDatetime
+from governor.core.units import UtcDatetime, people
 from governor.evidence.model import Evidence
 from governor.evidence.rules.series import latest
 
@@ -114,6 +114,9 @@ class Hold:
     not known."""
     exempt_in: str | None = None
     """The project of the instance when it was exempted."""
+    exempt_by: str | None = None
+    """The recorded identity of the person who exempted it; `None` if an earlier release stored the
+    exemption, or nobody exempted it. `exempt_reason` ends with it in brackets, too."""
     kept_by: str | None = None
     """The question whose answer kept it; `None` if it was kept without one, or by an earlier
     release."""
@@ -126,6 +129,32 @@ class Hold:
         """Return the person who kept it without a question; `None` if a question kept it. After a
         rollback, an earlier keeper may stand beside the question of a keep that was stored then."""
         return self.keeper if self.kept_by is None else None
+
+    @property
+    def exempter(self) -> str:
+        """Return the recorded identity of the person who exempted it; empty if it is not exempt, or
+        that is not known.
+
+        Without `exempt_by`, it is read from the end of the reason, where each release has written
+        it. After a rollback, an earlier `exempt_by` may stand beside a newer reason.
+        """
+        reason = self.exempt_reason or ""
+        if self.exempt_by is not None and reason.endswith(f" ({self.exempt_by})"):
+            return self.exempt_by
+        _, bracket, author = reason.rpartition(" (")
+        return author.removesuffix(")") if bracket else ""
+
+    @property
+    def exemption_words(self) -> str:
+        """Return why it is exempt and who exempted it, as people read it: `license server
+        (alice@example.com (mail link))`. The reason stays as the person wrote it. Return an empty
+        text if it is not exempt."""
+        reason = self.exempt_reason or ""
+        author = self.exempter
+        suffix = f" ({author})"
+        if not reason.endswith(suffix):
+            return reason
+        return f"{reason.removesuffix(suffix)} ({people(author)})"
 
     def stands(self, now: UtcDatetime) -> bool:
         """Return whether the instance is exempt, or is kept still."""
@@ -145,6 +174,7 @@ class Hold:
             exempt_reason=exemption.exempt_reason,
             kept_in=keep.kept_in,
             exempt_in=exemption.exempt_in,
+            exempt_by=exemption.exempt_by,
             kept_by=keep.kept_by,
             keeper=keep.keeper,
         )
@@ -162,6 +192,7 @@ class Verdict:
 
     kind: VerdictKind
     reason: str
+    """It may end with words of a person about the instance: `public_reason` has none."""
     evidence: Evidence | None = None
     """The measurements behind the verdict; `None` if it needed none."""
     not_before: UtcDatetime | None = None
@@ -179,6 +210,14 @@ class Verdict:
     is_late: bool = False
     """True if there is no data only because the newest readings have been missing for a short time:
     they may still arrive."""
+    is_exempt_by_decision: bool = False
+    """True if an answer exempts the instance. The reason then ends with the words of the person."""
+
+    @property
+    def public_reason(self) -> str:
+        """Return the reason without the words of the person who exempted the instance: only people
+        who could see the instance then may read those."""
+        return EXEMPT_BY_DECISION if self.is_exempt_by_decision else self.reason
 
     @property
     def is_idle(self) -> bool:

@@ -294,7 +294,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     approval = view.approval
     held = None
     if approval.hold is not None:
-        held = people(approval.hold.why)
+        held = approval.hold.words
     first_yes_by = None
     if approval.first_yes is not None:
         first_yes_by = approval.first_yes.by

@@ -379,8 +379,7 @@ def _progress(view: ApprovalView) -> str:
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if hold_decision is not None:
-        zone = episode.asking.time_zone
-        return f"{failures.readable(hold_decision.why, zone, view.now)} Nothing more is done."
+        return f"{sentence(hold_decision.words)} Nothing more is done."
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:
@@ -459,6 +458,8 @@ def _stage_text(delivery: Delivery) -> str:
 TEMPLATES.filters.update(
     when=_when,
     readable=failures.readable,
+    why_ended=failures.why_ended,
+    sentence=sentence,
     times=times_in_zone,
     outcome=_outcome_text,
     answered=_ANSWERED.__getitem__,

@@ -22,7 +22,8 @@ from governor.approvals.messages.failures import (
     cause_of,
     failed_step_of,
     next_step,
-    readable,
+    readable_end,
+    readable_failure,
     step_text,
 )
 from governor.approvals.messages.questions import episode_alert
@@ -35,6 +36,7 @@ from governor.core.instance import Target
 from governor.core.units import (
     UtcDatetime,
     iso,
+    people,
     usd,
 )
 from governor.episode.model.episode import Episode, Failing, Outcome
@@ -85,8 +87,7 @@ def outcome_alert(
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
     zone = "UTC" if episode is None else episode.asking.time_zone
     words: dict[str, object] = {
-        "readable": readable(reason, zone, at),
-        "next_step": next_step(reason),
+        "readable": readable_end(outcome, reason, zone, at),
         "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
         "startable": False,
     }
@@ -95,6 +96,7 @@ def outcome_alert(
         facts["incident"] = f"failure-{cause_of(reason)}"
         facts["failed_step"] = failed_step
         words["step"] = step_text(failed_step)
+        words["next_step"] = next_step(reason)
     if episode is None:
         # Without an episode, only its reference is known.
         facts[LEFT_IN_SHORT] = "Nothing was changed"
@@ -115,7 +117,7 @@ def outcome_alert(
     if has_failed:
         facts[LEFT_IN_SHORT] = what_is_left.in_short
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
-    words |= _end_words(episode, outcome, approval, at)
+    words |= _end_words(episode, outcome, approval)
     severity = Severity.INFO if outcome in _GOOD else None
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
@@ -141,9 +143,7 @@ def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDa
     return template_lines("again", values, zone, at)[0]
 
 
-def _end_words(
-    episode: Episode, outcome: Outcome, approval: Approval | None, at: UtcDatetime
-) -> dict[str, object]:
+def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
     """Return the values that the template of an end names, for an end that is no failure.
 
     What it saves and how to restart are given only after a stop or termination that nobody undid.
@@ -167,9 +167,8 @@ def _end_words(
         words["restart"] = [*episode.plan.restart_doubts, restart_text(episode)]
     if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
-        text = f"it was stopped, and {undo.by} started it again"
         words["outcome"] = "restarted"
-        words["readable"] = readable(text, episode.asking.time_zone, at)
+        words["readable"] = f"It was stopped, and {people(undo.by)} started it again."
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
     # did not count.
     is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
@@ -282,7 +281,7 @@ def recovered_alert(failures: Sequence[Failing], about: Target, now: UtcDatetime
         "name": failures[0].name if len(failures) == 1 else f"{len(failures)} GPU instances",
         "step": step_text(first.step),
         "since": first.at,
-        "readable": readable(first.reason, "UTC", now),
+        "readable": readable_failure(first.reason, "UTC", now),
         "listed": names[:_NAMED],
     }
     last_failed_at = max(failing.at for failing in failures)

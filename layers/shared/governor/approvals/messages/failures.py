@@ -10,8 +10,14 @@ from typing import NamedTuple
 
 from governor.alerts.templates import first_line_of
 from governor.core.hashing import short_hash
-from governor.core.units import UtcDatetime, people, sentence, times_in_zone
-from governor.episode.model.episode import Episode, Phase
+from governor.core.units import (
+    UtcDatetime,
+    holds_words_of_people,
+    people_in_record,
+    sentence,
+    times_in_zone,
+)
+from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase
 from governor.episode.model.plan import Step
 
 _TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
@@ -23,6 +29,9 @@ _ERROR = re.compile(
     r"|Unavailable|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
     re.DOTALL,
 )
+_NOT_KNOWN = "the cause is not known"
+_AFTER_AN_ERROR = frozenset({Outcome.FAILED, Outcome.REFUSED, Outcome.INTERRUPTED})
+"""Outcomes whose reason may begin with the name of an error."""
 _VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
 """Ids, times, ARNs and encoded texts: parts that differ between failures of one cause."""
 
@@ -44,8 +53,8 @@ class ErrorAndCause(NamedTuple):
 
 
 def error_and_cause(reason: str) -> ErrorAndCause:
-    """Return the name of the error in this reason, and its message, from which the JSON of Lambda
-    is removed.
+    """Return the name of the error in this reason of a failure, and its message, from which the
+    JSON of Lambda is removed. Call it for no other reason: that may begin with a person's words.
 
     The name is empty if the reason names no error, or one of Lambda or Step Functions that says
     nothing of the cause; timeouts of Step Functions keep theirs.
@@ -102,9 +111,36 @@ def cause_of(reason: str) -> str:
 
 
 def readable(reason: str, zone: str, now: UtcDatetime) -> str:
-    """Return the reason of an outcome as a sentence for people, with its times in this time zone,
-    relative to `now`. An empty reason becomes the sentence that the cause is not known."""
-    error, cause = error_and_cause(reason or "the cause is not known")
-    text = first_line_of("error", error=error, cause=cause)
-    with_times = times_in_zone(people(text), zone, now)
-    return sentence(with_times.replace(" %", "%"))
+    """Return a recorded reason that names no error as a sentence for people, with its times in this
+    time zone, relative to `now`. An empty reason becomes the sentence that the cause is not known.
+    """
+    return sentence(readable_clause(reason or _NOT_KNOWN, zone, now))
+
+
+def readable_clause(reason: str, zone: str, now: UtcDatetime) -> str:
+    """Return a recorded reason as `readable` does, but as the part of a sentence; empty for an
+    empty one. What a person typed stays as it is."""
+    text = people_in_record(reason)
+    if holds_words_of_people(reason):
+        return text
+    return times_in_zone(text, zone, now).replace(" %", "%")
+
+
+def readable_failure(reason: str, zone: str, now: UtcDatetime) -> str:
+    """Return the reason of a failure, which may begin with the name of an error, as a sentence for
+    people, as `readable` does."""
+    error, cause = error_and_cause(reason or _NOT_KNOWN)
+    return readable(first_line_of("error", error=error, cause=cause), zone, now)
+
+
+def readable_end(outcome: Outcome, reason: str, zone: str, now: UtcDatetime) -> str:
+    """Return why an episode ended, for people. The reason is read as an error only after an outcome
+    that an error leads to: after another one, it may begin with words that a person typed."""
+    if outcome in _AFTER_AN_ERROR:
+        return readable_failure(reason, zone, now)
+    return readable(reason, zone, now)
+
+
+def why_ended(ending: EpisodeEnding, zone: str, now: UtcDatetime) -> str:
+    """Return the reason of this ending as `readable_end` does."""
+    return readable_end(ending.outcome, ending.reason, zone, now)

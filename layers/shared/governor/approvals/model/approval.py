@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from governor.core.episode_ref import EpisodeRef
-from governor.core.units import UtcDatetime, not_none
+from governor.core.units import UtcDatetime, not_none, people
 
 _LINK_WORKS_FOR = timedelta(days=30)
 """How long the links to a question work after its last answer, or after its time to answer."""
@@ -70,8 +70,19 @@ class Decision:
         """Return who kept, exempted or held the instance, and the reason if there is one, as in
         `kept by alice@example.com: long job`. It is the reason of the outcome of an episode that
         this answer holds. Call it for no approval."""
+        return self._done_by(self.by)
+
+    @property
+    def words(self) -> str:
+        """Return the same as `why` for people to read, as in `kept by alice@example.com (mail
+        link): long job`. The reason stays as the person wrote it. Call it for no approval."""
+        return self._done_by(people(self.by))
+
+    def _done_by(self, name: str) -> str:
+        """Return that the person of this name kept, exempted or held the instance, and the reason
+        if there is one."""
         done = {Answer.KEEP: "kept", Answer.EXEMPT: "exempted"}.get(self.answer, "held")
-        text = f"{done} by {self.by}"
+        text = f"{done} by {name}"
         return f"{text}: {self.reason}" if self.reason else text
 
 

@@ -193,7 +193,7 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         raise TooLate(f"too late to hold it{stored}. {why_late}", status=status)
     earlier_hold = approval.hold
     if earlier_hold is not None and not _is_stricter(decision, earlier_hold):
-        why = f"it is already {people(earlier_hold.why)}, so nothing more is done"
+        why = f"it is already {earlier_hold.words}, so nothing more is done"
         raise DecisionRefused(why, status=status)
 
 
@@ -215,7 +215,8 @@ def hold_of(decision: Decision, project: str | None = None, approval_id: str | N
     reason = (decision.reason or "").strip()
     if not reason:
         raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
-    return Hold(exempt_reason=f"{reason} ({decision.by})", exempt_in=project)
+    exempt_reason = f"{reason} ({decision.by})"
+    return Hold(exempt_reason=exempt_reason, exempt_in=project, exempt_by=decision.by)
 
 
 def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:

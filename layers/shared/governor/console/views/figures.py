@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from governor.approvals.messages.failures import readable
+from governor.approvals.messages.failures import why_ended
 from governor.approvals.model.terms import Rank, Scope
 from governor.console.cells import name_html
 from governor.console.formats import TEMPLATES
@@ -460,7 +460,7 @@ TEMPLATES.filters.update(
     printable=units.printable,
     moment=units.clock,
     times=units.times_in_zone,
-    readable=readable,
+    why_ended=why_ended,
     date=_date_text,
     day=charts.day_text,
     project=project_href,

@@ -315,7 +315,7 @@ def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None
         return None
     project = hold.exempt_in
     if project == row.project or request.scope.sees(row.account, project or "", ""):
-        return hold.exempt_reason
+        return hold.exemption_words
     return "by somebody of another project"
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
-from governor.approvals.messages.failures import readable, step_text
+from governor.approvals.messages.failures import readable_failure, step_text
 from governor.approvals.model.terms import Scope
 from governor.console.page import ViewRequest
 from governor.console.views import figures
@@ -183,7 +183,7 @@ def _failures(request: ViewRequest, failing: Sequence[Failing]) -> Iterator[Prob
     for failures in failures_by_cause.values():
         newest = failures[0]
         names = listed([failure.name for failure in failures], 3)
-        reason = readable(newest.reason, request.caller.zone, request.now)
+        reason = readable_failure(newest.reason, request.caller.zone, request.now)
         text = f"Could not {step_text(newest.step)} {names}. {reason}"
         row = row_by_place[newest.target, newest.instance_id]
         yield Problem(text, "See what was done", figures.href(row))

@@ -125,8 +125,9 @@ def hold_writes(target: Target, instance_id: str, hold: Hold) -> list[list[Write
         return [[]]
     hold_key, old_hold_key = keys.holds(target, instance_id)
     exempt = {"exempt_reason": hold.exempt_reason}
-    # Not in the old place: the previous release would leave the project there beside a new hold.
-    own = update(hold_key, {**exempt, "exempt_in": hold.exempt_in})
+    # Not in the old place: the previous release would leave these there beside a new hold.
+    author = {"exempt_in": hold.exempt_in, "exempt_by": hold.exempt_by}
+    own = update(hold_key, {**exempt, **author})
     return [[own, update(old_hold_key, exempt)]]
 
 

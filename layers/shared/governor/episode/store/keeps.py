@@ -35,7 +35,7 @@ def name_of(keep: Hold) -> str:
 
 def only_keep(hold: Hold) -> Hold:
     """Return the keep of a hold, without its exemption; an empty hold if it has no keep."""
-    return replace(hold, exempt_reason=None, exempt_in=None)
+    return replace(hold, exempt_reason=None, exempt_in=None, exempt_by=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ def judge_without_metrics(
     if exemption_tag is not None:
         return Verdict(VerdictKind.EXEMPT, f"carries the tag {exemption_tag}")
     if hold.exempt_reason is not None:
-        return Verdict(VerdictKind.EXEMPT, f"{EXEMPT_BY_DECISION}: {hold.exempt_reason}")
+        why = f"{EXEMPT_BY_DECISION}: {hold.exemption_words}"
+        return Verdict(VerdictKind.EXEMPT, why, is_exempt_by_decision=True)
     if hold.snoozed_until is not None and hold.snoozed_until > now:
         return Verdict(VerdictKind.SNOOZED, f"kept by decision until {in_utc(hold.snoozed_until)}")
     judged_from = first_judged_at(instance, policy)
