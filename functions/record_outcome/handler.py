@@ -25,12 +25,14 @@ def handler(
     ref = payload.episode.to_domain()
     outcome = payload.outcome
     reason = payload.reason
+    error_name = ""
     if payload.error is not None:
+        error_name = payload.error.error
         outcome, reason = outcome_of_error(payload.error.as_mapping())
     if outcome is None:
         raise InputError("OutcomePayload was refused: either outcome or error must be given")
     logger.append_keys(episode=ref.execution_name)
-    stands = record_outcome()(ref, outcome, reason)
+    stands = record_outcome()(ref, outcome, error_name)
     logger.info("recorded", extra={"outcome": stands.value, "reason": reason})
     count("Outcomes", Outcome=stands.value)
     return {"outcome": stands.value, "reason": reason}

@@ -100,7 +100,7 @@ def test_an_approved_plan_is_held_before_its_first_step(
     record = world.state.record(TARGET, world.ref.instance_id)
     assert more.get("keep_until") == record.hold.snoozed_until
     assert (answer is Answer.EXEMPT) is (record.hold.exempt_reason is not None)
-    recorder(world)(world.ref, Outcome.HELD, "as the workflow says")
+    recorder(world)(world.ref, Outcome.HELD)
     assert why == ending_of(episode_of(world)).reason
     (alert,) = world.announcer.sent
     assert "is on hold and was not" in alert.subject
@@ -136,7 +136,7 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     world.let_through(Step.TERMINATE)
     with pytest.raises(Held):
         world.put_away(world.ref, Step.TERMINATE)
-    recorder(world)(world.ref, Outcome.HELD, "held by link:bob@example.com")
+    recorder(world)(world.ref, Outcome.HELD)
     assert (["stop"], "stopped") == (
         world.writes(),
         world.ec2.instances[world.ref.instance_id].state,
@@ -250,7 +250,7 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
         world.put_away(world.ref, Step.STOP)
     assert progress(world, Until.STOPPED)
     assert progress(world, Until.SNAPSHOTS_COMPLETED)
-    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
     alert = world.announcer.sent[-1]
     assert "was started again" in alert.subject
     text = "\n".join(alert.lines)
@@ -529,7 +529,7 @@ def test_a_hold_that_came_during_the_call_is_the_outcome(error: type[CloudError]
     over = world.recheck(world.ref, Step.STOP)
     assert over.outcome is Outcome.HELD
 
-    recorder(world)(world.ref, over.outcome, over.reason)
+    recorder(world)(world.ref, over.outcome)
 
     episode = episode_of(world)
     assert (Outcome.HELD, "held by link:bob@example.com") == (
@@ -559,7 +559,7 @@ def test_the_message_of_a_late_keep_says_that_it_is_kept(
     world.clock.moment += UNDER_WAY_FOR
     over = world.recheck(world.ref, Step.STOP)
     assert over.outcome is not None
-    recorder(world)(world.ref, over.outcome, over.reason)
+    recorder(world)(world.ref, over.outcome)
 
     text = "\n".join(world.announcer.sent[-1].lines)
     assert expected in text

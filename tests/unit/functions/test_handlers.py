@@ -165,7 +165,7 @@ def stopping(action: Action = Action.STOP) -> World:
 def stopped() -> World:
     """The same, and it was closed."""
     world = stopping()
-    recorder(world)(world.ref, Outcome.STOPPED, "done")
+    recorder(world)(world.ref, Outcome.STOPPED)
     return world
 
 

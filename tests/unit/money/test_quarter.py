@@ -158,7 +158,7 @@ class Quarter:
         state.clear_step(ref, Step.STOP.value, at)
         state.note_step(ref, Step.STOP.value, at)
         self.world.change(one, state="stopped")
-        recorder(self.world)(ref, Outcome.STOPPED, "the instance is stopped")
+        recorder(self.world)(ref, Outcome.STOPPED)
 
     def _saves(self, one: str, until: datetime, why: Ending | None) -> None:
         since = self.away.pop(one)

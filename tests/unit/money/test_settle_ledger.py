@@ -35,7 +35,7 @@ def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
 
 def book(world: FleetWorld, ref: EpisodeRef, outcome: Outcome = Outcome.STOPPED) -> None:
     """The last step of the workflow."""
-    recorder(world)(ref, outcome, "as the recheck says")
+    recorder(world)(ref, outcome)
 
 
 def restart(world: FleetWorld, instance_id: str, minutes: float) -> datetime:

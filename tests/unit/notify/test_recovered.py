@@ -41,7 +41,7 @@ class Paged(Failing):
 
     def fail(self, ref: EpisodeRef, error: str = "AccessDenied") -> None:
         """Its workflow has failed at the stop."""
-        recorder(self.world)(ref, Outcome.FAILED, f"{error}: no")
+        recorder(self.world)(ref, Outcome.FAILED, error)
 
     def again(self, ref: EpisodeRef) -> EpisodeRef:
         """The next try has come to the stop."""
@@ -55,7 +55,7 @@ class Paged(Failing):
         """It is stopped, as EC2 shows."""
         self.world.state.note_step(ref, "stop", self.world.clock.now())
         self.world.change(ref.instance_id, state="stopped")
-        recorder(self.world)(ref, Outcome.STOPPED, "")
+        recorder(self.world)(ref, Outcome.STOPPED)
 
     def sweep(self, after: timedelta) -> None:
         """A sweep so much later; what is announced is delivered, and what waits is sent."""
@@ -189,7 +189,7 @@ def test_a_rehearsal_proves_as_much() -> None:
     fleet.world.state.put(replace(episode, mode=Mode.OBSERVE))
     fleet.world.clock.moment += timedelta(minutes=1)
     fleet.world.state.note_step(second, "stop", NOW)
-    recorder(fleet.world)(second, Outcome.OBSERVED, "")
+    recorder(fleet.world)(second, Outcome.OBSERVED)
     fleet.sweep(SOON)
 
     assert ["trigger", "resolve"] == [action for action, _ in fleet.pages()]

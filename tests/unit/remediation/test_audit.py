@@ -145,7 +145,7 @@ def test_a_question_that_ends_in_a_termination_leaves_its_whole_sequence(stream:
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.put_away(world.ref, Step.TERMINATE)
-    recorder(world)(world.ref, Outcome.TERMINATED, "gone")
+    recorder(world)(world.ref, Outcome.TERMINATED)
 
     told = stream.told()
     assert ["opened", "question made", "asked", "answered", "rechecked"] == told[:5]
@@ -294,7 +294,7 @@ def test_a_hold_and_an_undo_are_kept_with_who_did_it(stream: Stream) -> None:
         stream.last()["who"],
     )
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
     assert undo(world.ref, f"link:{ALICE}", "page").done
     see(world)
     who = f"link:{ALICE}"

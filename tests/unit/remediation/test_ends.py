@@ -108,7 +108,7 @@ def test_a_stop_is_booked_from_the_moment_it_was_asked_for() -> None:
     world = World()
     world.stop_and_snapshot()
     world.clock.moment = NOW + timedelta(hours=2)
-    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
 
     (entry,) = world.state.entries("2026-11")
     assert NOW == entry.booked_at
@@ -121,7 +121,7 @@ def test_an_entry_says_what_it_is_in_cash_and_when_people_would_have_done_it() -
     """A Savings Plan may pay for the instance anyway; then its snapshots cost more than nothing."""
     world = World()
     world.stop_and_snapshot()
-    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
 
     (entry,) = world.state.entries("2026-11")
     snapshots = Decimal(100) * (Decimal("0.05") / 730)
@@ -153,7 +153,7 @@ def test_a_discount_is_in_cash_and_not_in_the_list_value() -> None:
             replace(stored, price=paid, plan=replace(stored.plan, saving=saving)),
         )
     )
-    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
 
     (entry,) = world.state.entries("2026-11")
     assert (Decimal("1.006"), Decimal("0.996")) == (
@@ -169,7 +169,7 @@ def test_what_people_let_go_on_is_found_and_not_saved(outcome: Outcome) -> None:
     """The ledger holds every question: also the idle cost that somebody chose, or that nobody
     answered."""
     world = answered(World(decide=False), outcome)
-    recorder(world)(world.ref, outcome, "said so")
+    recorder(world)(world.ref, outcome)
 
     (entry,) = world.state.entries("2026-11")
     assert (outcome, Decimal(0), NOW, False) == (
@@ -186,8 +186,8 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
     """A repeated record tells again and changes nothing."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    first = recorder(world)(world.ref, Outcome.STOPPED, "stopped")
-    again = recorder(world)(world.ref, Outcome.FAILED, "something else")
+    first = recorder(world)(world.ref, Outcome.STOPPED)
+    again = recorder(world)(world.ref, Outcome.FAILED)
 
     assert (Outcome.STOPPED, Outcome.STOPPED) == (first, again)
     assert 1 == len(world.state.entries("2026-11"))
@@ -246,7 +246,7 @@ def test_what_an_error_says_is_not_believed(outcome: Outcome, error: str, saved:
     world = World(decide=False, phase=Phase.ASKING)
     if not saved:
         world.state.forget("EPISODE")
-    recorder(world)(world.ref, outcome, f"{error}: {FORGED}")
+    recorder(world)(world.ref, outcome, error)
 
     (alert,) = world.announcer.sent
     assert not [
@@ -268,7 +268,7 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
         world.ec2.failures["stop"] = [Protected("flag")]
         with pytest.raises(Protected):
             world.put_away(world.ref, Step.STOP)
-        recorder(world)(world.ref, Outcome.REFUSED, f"{error}: {FORGED}")
+        recorder(world)(world.ref, Outcome.REFUSED, error)
         assert why == ending_of(world._stored()).reason
 
 
@@ -303,7 +303,7 @@ def test_what_the_function_may_not_note_is_told_from_the_steps_of_the_record(
     world.state.note_step(world.ref, "snapshot", world.clock.moment)
     world.state.set_snapshots(world.ref, {"snap-2": "vol-2", "snap-1": "vol-1"})
     world.clock.moment += timedelta(minutes=90)
-    recorder(world)(world.ref, Outcome.FAILED, f"{error}: {FORGED}")
+    recorder(world)(world.ref, Outcome.FAILED, error)
 
     assert f"{error}: {why}" == ending_of(world._stored()).reason
     assert told in " ".join(world.announcer.sent[-1].lines)
@@ -313,7 +313,7 @@ def test_which_channels_refused_a_question_is_read_from_the_record() -> None:
     """By the deliveries that are stored."""
     world = World(decide=False, phase=Phase.ASKING)
     world.deliver("ask", NOW, refused="all 2 channels of people have refused it")
-    recorder(world)(world.ref, Outcome.FAILED, f"NobodyListens: {FORGED}")
+    recorder(world)(world.ref, Outcome.FAILED, "NobodyListens")
 
     assert (
         "NobodyListens: all 2 channels of people have refused it"
@@ -373,7 +373,7 @@ def test_a_stop_that_ec2_did_not_take_is_not_recorded(then: str) -> None:
     changes = anew if then == "started anew" else {"state": "terminated"}
     instance_id = world.ref.instance_id
     world.ec2.instances[instance_id] = replace(world.ec2.instances[instance_id], **changes)
-    assert Outcome.STOPPED is recorder(world)(world.ref, Outcome.STOPPED, "done")
+    assert Outcome.STOPPED is recorder(world)(world.ref, Outcome.STOPPED)
 
 
 @pytest.mark.parametrize("stored", _FROM_AN_ANSWER)
@@ -398,7 +398,7 @@ def test_an_approved_question_was_not_kept(claimed: Outcome) -> None:
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
     """And nothing is booked as saved."""
     world = answered(World(decide=False, changes={"tags": TAGS}), outcome)
-    recorder(world)(world.ref, outcome, "said so")
+    recorder(world)(world.ref, outcome)
 
     assert {"Purpose": "GPU-Workload"} == world.ec2.instances[world.ref.instance_id].tags
     assert not any(entry.ours for entry in world.state.entries("2026-11"))
@@ -417,7 +417,7 @@ def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bo
     """A day by default, unless the outcome itself says what comes next."""
     mode = Mode.OBSERVE if outcome is Outcome.OBSERVED else Mode.ASK
     world = answered(World(mode=mode, decide=False), outcome)
-    recorder(world)(world.ref, outcome, "because")
+    recorder(world)(world.ref, outcome)
 
     until = world.state.record(TARGET, world.ref.instance_id).quiet_until
     assert (NOW + timedelta(hours=24) if quiet else None) == until
@@ -440,7 +440,7 @@ def test_a_failure_is_critical_and_says_what_had_been_asked(
         world.stop_and_snapshot()
     if Step.TERMINATE in steps:
         world.put_away(world.ref, Step.TERMINATE)
-    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut")
 
     (alert,) = world.announcer.sent
     assert (AlertKind.FAILURE, Severity.CRITICAL) == (alert.kind, alert.severity)
@@ -459,7 +459,7 @@ def test_a_stop_saves_although_the_flow_failed_after_it() -> None:
     """No snapshot is kept where none was made."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.FAILED, "SnapshotFailed: snap-1")
+    recorder(world)(world.ref, Outcome.FAILED, "SnapshotFailed")
 
     assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
 
@@ -507,7 +507,7 @@ def test_an_outcome_that_its_last_step_could_not_tell_is_told_when_the_workflow_
     world.put_away(world.ref, Step.STOP)
     world.announcer.failure = Unavailable("SNS is down")
     with pytest.raises(Unavailable):
-        recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+        recorder(world)(world.ref, Outcome.STOPPED)
     world.announcer.failure = None
 
     assert execution_end(world)(world.ref.execution_name, "FAILED")
@@ -520,7 +520,7 @@ def test_an_end_that_was_told_is_not_told_again() -> None:
     """The execution may fail after its last step did its work."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
 
     assert not execution_end(world)(world.ref.execution_name, "FAILED")
     assert 1 == len(world.announcer.sent)
@@ -539,7 +539,7 @@ def test_a_termination_that_was_sent_saves_although_the_flow_failed_after_it() -
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.put_away(world.ref, Step.TERMINATE)
-    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut")
 
     ebs = Decimal(100) * (Decimal("0.08") / 730)
     assert [(Outcome.TERMINATED, Decimal("1.006") + ebs - 100 * GIB_HOUR)] == booked(world)
@@ -551,7 +551,7 @@ def test_a_stop_that_ec2_refused_saves_nothing() -> None:
     world.ec2.failures["stop"] = [Protected("flag")]
     with pytest.raises(Protected):
         world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag")
+    recorder(world)(world.ref, Outcome.REFUSED, "Protected")
 
     assert [] == booked(world)
 
@@ -561,7 +561,7 @@ def test_what_others_terminated_after_our_stop_is_not_our_saving() -> None:
     world = World()
     world.put_away(world.ref, Step.STOP)
     world.change_instance(state="terminated")
-    recorder(world)(world.ref, Outcome.FAILED, "WrongState: terminated")
+    recorder(world)(world.ref, Outcome.FAILED, "WrongState")
 
     assert [] == booked(world)
 
@@ -570,7 +570,7 @@ def test_a_rehearsal_saves_nothing() -> None:
     """Every step was noted, none took effect."""
     world = World(mode=Mode.OBSERVE, decide=False)
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.OBSERVED, "dry run")
+    recorder(world)(world.ref, Outcome.OBSERVED)
 
     (entry,) = world.state.entries("2026-11")
     assert (Outcome.OBSERVED, Decimal(0), False) == (
@@ -598,7 +598,7 @@ def test_an_end_comes_whatever_the_overrides_say() -> None:
         raise PolicyError([PolicyProblem("overrides.a+b", "contradict each other")])
 
     world.policies.applied_to = refuse  # type: ignore[method-assign, assignment]
-    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
 
     assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
     assert 1 == len(booked(world))
@@ -656,7 +656,7 @@ def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(
     sums."""
     world = answered(World(decide=False, phase=Phase.ASKING), Outcome.VOID)
     world.change_instance(state=state)
-    recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
+    recorder(world)(world.ref, Outcome.VOID)
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.VOID, Decimal(0)) == (
@@ -673,7 +673,7 @@ def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(
 def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
     """The instance runs on as it did."""
     world = answered(World(decide=False, phase=Phase.ASKING), Outcome.VOID)
-    recorder(world)(world.ref, Outcome.VOID, "not idle on the second look")
+    recorder(world)(world.ref, Outcome.VOID)
 
     assert [] == world.state.entries("2026-11")
 
@@ -681,7 +681,7 @@ def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
 def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
     """It still runs when this is booked: two minutes are left."""
     world = answered(World(decide=False, phase=Phase.ASKING), Outcome.INTERRUPTED)
-    recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
+    recorder(world)(world.ref, Outcome.INTERRUPTED)
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.INTERRUPTED, Decimal(0)) == (
@@ -696,7 +696,7 @@ def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
     world = World(action=Action.TERMINATE)
     world.state.note_step(world.ref, Step.SNAPSHOT.value, NOW)
     world.state.note_refusal(world.ref, "Interrupted", "EC2 takes the instance back")
-    recorder(world)(world.ref, Outcome.INTERRUPTED, "Interrupted: EC2 takes the instance back")
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "Interrupted")
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.INTERRUPTED, Decimal(0)) == (
@@ -745,7 +745,7 @@ def test_a_restart_settles_the_saving(minutes: float, false_stop: bool) -> None:
     """Soon after the stop it counts as false; doubled events settle once."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
     tell(world, "running", minutes)
     tell(world, "running", minutes + 1)
 
@@ -757,7 +757,7 @@ def test_an_event_older_than_the_booking_settles_nothing() -> None:
     """Events come out of order."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED)
     tell(world, "running", -5)
 
     (entry,) = world.state.entries("2026-11")
@@ -809,7 +809,7 @@ def test_failures_count_only_in_a_row() -> None:
     world = World()
     record = world.state.items[keys.instance(TARGET, world.ref.instance_id)]
     record["failures"] = 2
-    recorder(world)(world.ref, Outcome.REFUSED, "protected")
+    recorder(world)(world.ref, Outcome.REFUSED)
     assert 0 == world.state.record(TARGET, world.ref.instance_id).failures
 
     world.state.items[keys.instance(TARGET, world.ref.instance_id)]["failures"] = 2
@@ -825,7 +825,7 @@ def test_an_episode_that_was_never_begun_gets_no_outcome(outcome: Outcome) -> No
     before = dict(world.state.items)
 
     with pytest.raises(SafetyError, match="neither saved nor locked"):
-        recorder(world)(never, outcome, "as in the sample")
+        recorder(world)(never, outcome)
     assert (before, []) == (world.state.items, world.announcer.sent)
 
 
@@ -870,7 +870,7 @@ def stopped_and_then(end: Callable[[World], object]) -> World:
 @pytest.mark.parametrize(
     "end",
     [
-        lambda world: recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag"),
+        lambda world: recorder(world)(world.ref, Outcome.REFUSED, "Protected"),
         lambda world: recorder(world)(world.ref, Outcome.FAILED, "States.Timeout"),
         lambda world: execution_end(world)(world.ref.execution_name, "FAILED"),
     ],
@@ -888,13 +888,13 @@ def test_what_ended_stopped_says_how_to_start_it_again(end: Callable[[World], ob
 def test_what_runs_on_or_again_has_no_button_and_no_message_promises_one() -> None:
     def runs_again(world: World) -> None:
         world.state.note_undo(world.ref, "link:alice@example.com", NOW)
-        recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag")
+        recorder(world)(world.ref, Outcome.REFUSED, "Protected")
 
     never_stopped = World(action=Action.TERMINATE)
     never_stopped.ec2.failures["stop"] = [Protected("flag")]
     with pytest.raises(Protected):
         never_stopped.put_away(never_stopped.ref, Step.STOP)
-    recorder(never_stopped)(never_stopped.ref, Outcome.REFUSED, "Protected: flag")
+    recorder(never_stopped)(never_stopped.ref, Outcome.REFUSED, "Protected")
 
     for world in (never_stopped, stopped_and_then(runs_again)):
         [alert] = world.announcer.sent

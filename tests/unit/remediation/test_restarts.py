@@ -104,7 +104,7 @@ def stopped_by_us() -> tuple[FleetWorld, str]:
         world.state.note_step(ref, step.value, NOW)
     world.state.set_snapshots(ref, {"snap-1": "vol-1"})
     world.change(instance_id, state="stopped")
-    recorder(world)(ref, Outcome.STOPPED, "as the recheck says")
+    recorder(world)(ref, Outcome.STOPPED)
     return world, instance_id
 
 
@@ -352,7 +352,7 @@ def ended(outcome: Outcome, *days_ago: float, people: Ownership = PEOPLE) -> tup
     elif outcome is not Outcome.FAILED:
         is_expired = outcome is Outcome.EXPIRED
         world.state.void(approval_id, "said so", expired=is_expired, outcome=outcome.value)
-    recorder(world)(ref, outcome, "said so")
+    recorder(world)(ref, outcome)
     return world, instance_id
 
 
@@ -402,7 +402,7 @@ def test_a_question_that_was_canceled_before_anybody_was_asked_makes_nothing_qui
     approval_id = approval_id_of(instance_id)
     assert opener(world, approval_id)(ref).episode is not None
     world.state.void(approval_id, "said so", expired=False, outcome=outcome.value)
-    recorder(world)(ref, outcome, "said so")
+    recorder(world)(ref, outcome)
 
     assert world.state.record(TARGET, instance_id).restarts_quiet_until is None
 
@@ -418,7 +418,7 @@ def test_an_answer_that_came_before_the_task_waited_was_an_answer() -> None:
     assert opener(world, approval_id)(ref).episode is not None
     world.state.await_answer(approval_id, None, "ask", NOW + DAY)
     world.state.settle(approval_id, decision(Answer.KEEP, keep_until=NOW + DAY))
-    recorder(world)(ref, Outcome.KEPT, "said so")
+    recorder(world)(ref, Outcome.KEPT)
 
     assert is_quiet(world, instance_id, 29)
 

@@ -12,16 +12,22 @@ import pytest
 from governor.alerts.delivery import Delivery
 from governor.approvals.deliver_decision import ConcludeApproval
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.approvals.rules.approval import hold_of
 from governor.approvals.rules.sealing import (
     ASKED_BEFORE,
+    EXPIRY_NOTE,
+    OPENING_RECORD,
     UNSEALED,
     Duty,
+    answer_of,
     answer_text,
     delivery_text,
     ended_unsealed,
     expiry_text,
+    is_for_lack_of_a_seal,
     opening_text,
     sealed,
+    unsealed_text,
 )
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
@@ -34,13 +40,14 @@ from governor.core.errors import (
     Unavailable,
     Unsealed,
 )
-from governor.episode.model.episode import Episode, Outcome, Phase, Terms
+from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Terms
 from governor.episode.model.plan import Step
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import asked_under
 from governor.policy.rules.schedule import Schedule
-from tests.builders import NOW
+from governor.verdict.rules.judge import judge_without_metrics
+from tests.builders import NOW, make_instance
 from tests.episodes import changed, ending_of
 from tests.twins import MemoryStateTable
 from tests.unit.worlds.builders import (
@@ -247,6 +254,34 @@ def test_an_episode_without_its_seal_is_asked_again_in_every_mode(mode: Mode) ->
     assert isinstance(refused(world, UNSEALED), Unsealed)
 
 
+@pytest.mark.parametrize("name", ["", "Unsealed: "])
+def test_an_end_for_lack_of_a_seal_is_known_by_its_whole_reason(name: str) -> None:
+    """As rechecks and steps write it, of any record."""
+    reasons = [ASKED_BEFORE, *map(unsealed_text, (OPENING_RECORD, EXPIRY_NOTE))]
+    for by in (f"link:{ALICE}", "oidc:a b", "aws:arn:aws:iam::111122223333:user/ada"):
+        reasons.append(unsealed_text(answer_of(replace(yes(ALICE), by=by))))
+    for reason in reasons:
+        assert is_for_lack_of_a_seal(Outcome.VOID, f"{name}{reason}")
+        assert not is_for_lack_of_a_seal(Outcome.KEPT, f"{name}{reason}")
+
+
+@pytest.mark.parametrize(
+    "words", [UNSEALED, ASKED_BEFORE, f"the record of the episode {UNSEALED}: ask me"]
+)
+def test_words_of_people_do_not_decide_whether_people_are_asked_again(words: str) -> None:
+    """The words were searched for: an exemption that quoted them had people asked again at once."""
+    hold = hold_of(Decision(Answer.EXEMPT, f"link:{ALICE}", "page", NOW, reason=words))
+    verdict = judge_without_metrics(make_instance(), hold, Policy(), NOW)
+    assert verdict is not None
+    assert words in verdict.reason
+
+    for reason in (verdict.reason, f"kept by link:{ALICE}: {words}", f"{words} (link:{ALICE})"):
+        assert not is_for_lack_of_a_seal(Outcome.VOID, reason)
+    episode = World()._stored()
+    ending = EpisodeEnding(Outcome.VOID, verdict.reason, NOW)
+    assert not ended_unsealed(replace(episode, ending=ending))
+
+
 # expiries, notices and deliveries
 
 
@@ -436,7 +471,7 @@ def test_an_open_question_of_the_release_before_is_void_and_asked_again() -> Non
 
     world.sweep()
     assert "void" == world.workflow.answers[f"token-{one}"]["decision"]
-    recorder(world)(ref, Outcome.VOID, "")
+    recorder(world)(ref, Outcome.VOID)
     ended = stored_episode(world, ref)
     assert (Outcome.VOID, ASKED_BEFORE) == (ended.outcome, ending_of(ended).reason)
     assert ended_unsealed(ended)
@@ -514,9 +549,9 @@ def ended_by_the_update() -> tuple[FleetWorld, str]:
     world.state.note_step(ref, Step.STOP.value, NOW)
     world.change(one, state="stopped")
     opened_before(world, ref)
-    why = f"the record of the episode {UNSEALED}"
+    why = unsealed_text(OPENING_RECORD)
     world.state.note_refusal(ref, Outcome.VOID.value, why)
-    recorder(world)(ref, Outcome.VOID, why)
+    recorder(world)(ref, Outcome.VOID)
     return world, one
 
 
@@ -547,7 +582,7 @@ def test_a_termination_that_the_update_ended_is_asked_again() -> None:
     assert 1 == len(world.workflow.executions)
 
     world.state.void("approval-2", "nobody answered", expired=True)
-    recorder(world)(again, Outcome.EXPIRED, "")
+    recorder(world)(again, Outcome.EXPIRED)
     world.clock.moment += timedelta(days=3)
     for _ in range(8):
         world.sweep(10)

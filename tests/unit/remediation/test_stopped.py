@@ -14,6 +14,7 @@ import pytest
 from governor.alerts.model import Owner
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.model.approval import Answer
+from governor.approvals.rules.sealing import UNSEALED
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import SafetyError
 from governor.core.instance import Instance, Protection, Volume
@@ -60,7 +61,7 @@ def stopped(
     opener(world)(ref)
     world.state.note_step(ref, Step.STOP.value, NOW)
     world.change(one, state="stopped")
-    recorder(world)(ref, Outcome.STOPPED, "")
+    recorder(world)(ref, Outcome.STOPPED)
     world.policies.policy = rule
     world.clock.moment += timedelta(days=days)
     return world, one
@@ -266,7 +267,7 @@ def test_what_was_terminated_is_never_asked_about_again() -> None:
     world.state.settle("approval-2", decision(Answer.APPROVE))
     world.state.note_step(ref, Step.TERMINATE.value, world.clock.now())
     world.change(one, state="terminated")
-    recorder(world)(ref, Outcome.TERMINATED, "")
+    recorder(world)(ref, Outcome.TERMINATED)
 
     before = len(world.workflow.executions)
     for _ in range(DAYS + 5):
@@ -354,10 +355,24 @@ def test_an_answer_holds_for_as_many_days_again() -> None:
     ref = asked(world, one)
     world.state.await_answer("approval-2", "token", "ask", world.clock.now() + timedelta(hours=1))
     world.state.void("approval-2", "nobody answered", expired=True)
-    recorder(world)(ref, Outcome.EXPIRED, "")
+    recorder(world)(ref, Outcome.EXPIRED)
     record = world.state.record(TARGET, one)
 
     assert record.quiet_until == world.clock.now() + timedelta(days=DAYS)
+
+
+def test_words_of_people_change_no_days() -> None:
+    """A reason that quoted the program had people asked about it at once."""
+    world, one = stopped()
+    ref = asked(world, one)
+    world.state.await_answer("approval-2", "token", "ask", world.clock.now() + timedelta(hours=1))
+    reason = f"exempted by decision: it {UNSEALED} (link:ada@example.com)"
+    world.state.void("approval-2", reason, expired=False, outcome=Outcome.VOID.value)
+    recorder(world)(ref, Outcome.VOID)
+
+    assert reason == ending_of(stored_episode(world, ref)).reason
+    later = world.clock.now() + timedelta(days=DAYS)
+    assert later == world.state.record(TARGET, one).quiet_until
     world.sweep(60 * 24 * (DAYS - 1))
     assert not [name for name in world.workflow.executions if name.endswith("-3")]
     world.sweep(60 * 25)
@@ -534,10 +549,10 @@ def test_a_stop_goes_on_saving_when_we_terminate_and_ends_when_others_do(
         world.state.note_step(ref, Step.TERMINATE.value, now)
     world.change(one, state="terminated")
     if ours and booked:
-        recorder(world)(ref, Outcome.TERMINATED, "")
+        recorder(world)(ref, Outcome.TERMINATED)
     react(world)(TARGET.account, TARGET.region, one, "terminated", now)
     if ours and not booked:
-        recorder(world)(ref, Outcome.TERMINATED, "")
+        recorder(world)(ref, Outcome.TERMINATED)
 
     first, *rest = world.state.entries("2026-11")
     found = {entry.outcome: entry for entry in (first, *rest, *world.state.entries("2026-12"))}
@@ -558,7 +573,7 @@ def test_a_start_elsewhere_replaces_the_stop_and_not_its_storage_too() -> None:
     world.state.settle("approval-2", decision(Answer.APPROVE))
     world.state.note_step(ref, Step.TERMINATE.value, world.clock.now())
     world.change(one, state="terminated")
-    recorder(world)(ref, Outcome.TERMINATED, "")
+    recorder(world)(ref, Outcome.TERMINATED)
     episode = stored_episode(world, ref)
     owner = Owner(episode.owner, episode.project)
     for number in (7, 8):

@@ -28,7 +28,7 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
     world = World()
     world.put_away(world.ref, Step.STOP)
     world.state.note_refusal(world.ref, outcome.value, "done")
-    recorder(world)(world.ref, outcome, "done")
+    recorder(world)(world.ref, outcome)
     world.announcer.sent.clear()
     return world
 
@@ -139,7 +139,7 @@ def test_what_was_terminated_cannot_be_started() -> None:
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.put_away(world.ref, Step.TERMINATE)
-    recorder(world)(world.ref, Outcome.TERMINATED, "done")
+    recorder(world)(world.ref, Outcome.TERMINATED)
 
     assert (False, 0) == (undo(world).done, starts(world))
 
@@ -229,7 +229,7 @@ def _about_to_terminate() -> tuple[World, EpisodeRef]:
     call."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    recorder(world)(world.ref, Outcome.STOPPED, "done")
+    recorder(world)(world.ref, Outcome.STOPPED)
     rule = replace(
         world.policies.policy.approval, ask_about_stopped_after_days=1, people_to_terminate=1
     )

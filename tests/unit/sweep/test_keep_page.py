@@ -233,7 +233,7 @@ def test_it_is_idle_since_when_its_question_says_also_if_no_sweep_saw_that_open(
     world.sweep(5)
     before = row(world, protected).idle_since
     episode = opener(world, approval_id_of(protected))(ref_of(world, protected)).episode
-    recorder(world)(ref_of(world, protected), Outcome.TOLD, "")
+    recorder(world)(ref_of(world, protected), Outcome.TOLD)
     world.sweep(5)
 
     since = row(world, protected).idle_since
@@ -286,7 +286,7 @@ def test_what_is_never_asked_about_is_only_reported() -> None:
     for ref in refs:
         assert opener(world, approval_id_of(ref.instance_id))(ref).episode is not None
     assert [(True, False), (True, False), (False, False)] == reported()
-    recorder(world)(refs[0], Outcome.TOLD, "")
+    recorder(world)(refs[0], Outcome.TOLD)
     world.state.close_episode(
         refs[1], Outcome.EXPIRED, "", NOW, quiet_until=NOW + timedelta(days=1)
     )

@@ -663,7 +663,7 @@ def test_an_outcome_that_nobody_was_told_of_is_found_by_the_sweep() -> None:
     world.announcer.failure = Unavailable("SNS is down")
     world.state.void(approval_id_of(instance_id), "nobody answered in time", expired=True)
     with pytest.raises(Unavailable):
-        recorder(world)(ref, Outcome.EXPIRED, "nobody answered in time")
+        recorder(world)(ref, Outcome.EXPIRED)
     world.announcer.failure = None
     sent = alerts(world, AlertKind.OUTCOME)
     world.sweep(5)  # its workflow may still try

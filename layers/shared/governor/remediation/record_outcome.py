@@ -15,7 +15,7 @@ from governor.approvals.deliver_decision import answer_document, must_be_answere
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
-from governor.approvals.rules.sealing import UNSEALED
+from governor.approvals.rules.sealing import is_for_lack_of_a_seal
 from governor.approvals.store.approvals import Approvals
 from governor.core import errors
 from governor.core.episode_ref import EpisodeRef
@@ -26,6 +26,7 @@ from governor.episode.model.episode import (
     Episode,
     EpisodeEnding,
     InstanceRecord,
+    LastNo,
     Outcome,
     quiet_until,
 )
@@ -59,6 +60,16 @@ _OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """Outcomes after which an instance loses its marks. If it runs on and is still idle, it is marked
 again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Proved:
+    """An end that the record or a person's answer proves."""
+
+    outcome: Outcome
+    reason: str
+    error: str = ""
+    """The name of the error that led to it; empty if none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +112,29 @@ class RecordOutcome:
     signer: LinkSigner
     book: BookSaving
 
-    def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
+    def __call__(self, ref: EpisodeRef, outcome: Outcome, error: str = "") -> Outcome:
         """Close the episode, notify people, and return the outcome that stands: the first one that
         was stored. People are not notified again of an episode that only notifies (`TOLD`).
 
-        `outcome` is the claim of the workflow, which the record or a person's answer must prove. Of
-        `reason`, only the name of an error is believed. Raises: SafetyError if nothing was locked
-        or saved, or nothing proves the claim, and then nothing was written or sent;
-        ConfigurationError if no link can be made; ConflictError if the episode keeps changing;
-        CloudError if something could not be written or sent. Repeat it then.
+        `outcome` is the claim of the workflow, which the record or a person's answer must prove.
+        `error` is the name of the error in which its step ended, empty without one; nothing else
+        that the workflow says is believed. Raises: SafetyError if nothing was locked or saved, or
+        nothing proves the claim, and then nothing was written or sent; ConfigurationError if no
+        link can be made; ConflictError if the episode keeps changing; CloudError if something could
+        not be written or sent. Repeat it then.
         """
         now = self.clock.now()
         episode = self.episode_store.episode(ref)
         record = self.instance_store.record(ref.target, ref.instance_id)
         if episode is None:
-            self._close_unsaved(ref, record, outcome, reason, now)
+            self._close_unsaved(ref, record, outcome, error, now)
             return outcome
         ending = episode.ending
         if ending is not None:
             # An earlier try has closed it: what follows is repeated, as it may have died there.
             end = _End(ending.outcome, ending.reason, record.quiet_until, ending.became)
         else:
-            end = self._close(episode, outcome, reason, record.failures, now)
+            end = self._close(episode, outcome, error, record.failures, now)
         void_question(self.approval_store, episode, f"the episode ended: {end.outcome.value}")
         reason = self._remove_marks(episode, end.outcome, end.reason)
         if end.outcome is not Outcome.TOLD:
@@ -140,7 +152,7 @@ class RecordOutcome:
         ref: EpisodeRef,
         record: InstanceRecord,
         outcome: Outcome,
-        reason: str,
+        error: str,
         now: UtcDatetime,
     ) -> None:
         """Notify people and close an episode that took the lock and failed before it was saved.
@@ -154,14 +166,14 @@ class RecordOutcome:
             why = f"the workflow says {outcome.value}, but the episode was never saved"
             raise errors.SafetyError(why)
         rule = self.policies.base().policy.approval
-        reason = _by_name(reason)
+        reason = _by_name(error)
         quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
         # Sent before the lock is freed, because nothing would notice later that it was not sent.
         self.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
         self.episode_store.close_episode(ref, outcome, reason, now, quiet_until=quiet)
 
     def _close(
-        self, episode: Episode, claimed: Outcome, reason: str, failures: int, now: UtcDatetime
+        self, episode: Episode, claimed: Outcome, error: str, failures: int, now: UtcDatetime
     ) -> _End:
         """Close an open episode with the outcome that its record proves, book what it saved, and
         return its end. Nobody is notified here.
@@ -170,10 +182,12 @@ class RecordOutcome:
         claimed outcome, or EC2 still shows an instance that was terminated; ConflictError if the
         episode keeps changing; CloudError.
         """
-        outcome, reason = self._proved_end(episode, claimed, reason)
+        proved = self._proved_end(episode, claimed, error)
+        outcome = proved.outcome
+        reason = proved.reason
         if outcome is Outcome.STOPPED and episode.undo is not None:
             reason = f"it was stopped, and {episode.undo.by} started it again"
-        quiet = self._quiet_after(episode, outcome, reason, failures, now)
+        quiet = self._quiet_after(episode, proved, failures, now)
         ledger_entry = self.book(episode, outcome, now)
         is_booked = ledger_entry is not None and ledger_entry.outcome is outcome
         if outcome is Outcome.TERMINATED and not is_booked:
@@ -193,7 +207,7 @@ class RecordOutcome:
         return _End(outcome, reason, quiet.until, became_of(ledger_entry))
 
     def _quiet_after(
-        self, episode: Episode, outcome: Outcome, reason: str, failures: int, now: UtcDatetime
+        self, episode: Episode, proved: _Proved, failures: int, now: UtcDatetime
     ) -> _Quiet:
         """Return until when nobody is asked about the instance of an episode that ends like this.
         If the instance was stopped before, that is after the days of the policy, or after a day if
@@ -202,9 +216,11 @@ class RecordOutcome:
         `failures` counts earlier failures in a row. Raises: CloudError.
         """
         rule = policy_or_base(self.policies, episode.instance).approval
-        was_notified = self._was_notified(episode, outcome, reason)
+        outcome = proved.outcome
+        was_notified = self._was_notified(episode, proved)
         quiet = quiet_until(outcome, rule, now, was_opened=was_notified, failures=failures)
-        is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
+        is_unsealed = is_for_lack_of_a_seal(outcome, proved.reason)
+        is_asked_later = outcome is not Outcome.FAILED and not is_unsealed
         if episode.stopped_by_episode is not None and is_asked_later:
             quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
         # A question that failed may have reached nobody, one without a seal is asked again, and a
@@ -215,13 +231,13 @@ class RecordOutcome:
             quiet = max(quiet, restarts_quiet)
         return _Quiet(quiet, restarts_quiet)
 
-    def _proved_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
-        """Return the outcome that is proved, and its reason.
+    def _proved_end(self, episode: Episode, claimed: Outcome, error: str) -> _Proved:
+        """Return the end that is proved.
 
         The record of the episode proves an action and a notice; the stored hold, that somebody held
         the plan; the stored answer, the outcome of a question, which may be another than the
         `claimed` one. Any other outcome has the reason that a recheck or a step has noted, or else
-        the `reason` that the workflow gives.
+        the `error` that the workflow names.
 
         Raises: SafetyError if the claimed outcome is not proved; CloudError.
         """
@@ -231,13 +247,13 @@ class RecordOutcome:
                 raise errors.SafetyError(
                     f"the workflow says {claimed.value}, but the record of the episode does not"
                 )
-            return claimed, own_reason
+            return _Proved(claimed, own_reason)
         if claimed is Outcome.HELD:
-            return claimed, self._why_held(episode)
+            return _Proved(claimed, self._why_held(episode))
         is_of_a_recheck = claimed in _OF_A_RECHECK and episode.mode is not Mode.ASK
         if claimed not in _OF_AN_ANSWER or is_of_a_recheck:
-            return claimed, self._noted_reason(episode, claimed, reason)
-        return self._answered_end(episode, claimed, reason)
+            return self._noted_end(episode, claimed, error)
+        return self._answered_end(episode, claimed, error)
 
     def _why_held(self, episode: Episode) -> str:
         """Return who holds the episode by the stored answer, and why, as in `kept by
@@ -252,7 +268,7 @@ class RecordOutcome:
             raise errors.SafetyError("the workflow says held, but nobody holds it")
         return hold.why
 
-    def _answered_end(self, episode: Episode, claimed: Outcome, reason: str) -> tuple[Outcome, str]:
+    def _answered_end(self, episode: Episode, claimed: Outcome, error: str) -> _Proved:
         """Return the outcome and the reason of the stored answer, whatever the workflow claims;
         after an approval, or silence that counts as one, the claim if a recheck has noted it.
 
@@ -265,35 +281,34 @@ class RecordOutcome:
             approval.status is ApprovalStatus.EXPIRED and episode.asking.acts_on_silence
         )
         if claimed in _OF_A_RECHECK and (is_approved or acts_on_silence):
-            return claimed, self._noted_reason(episode, claimed, reason)
+            return self._noted_end(episode, claimed, error)
         answer = answer_document(approval)
         outcome = _OUTCOMES.get(str(answer["decision"])) or answer.get("outcome")
         if outcome is None:
             raise errors.SafetyError(
                 f"the workflow says {claimed.value}, but the question is {approval.status.value}"
             )
-        return Outcome(str(outcome)), str(answer["reason"])
+        return _Proved(Outcome(str(outcome)), str(answer["reason"]))
 
-    def _noted_reason(self, episode: Episode, outcome: Outcome, reason: str) -> str:
-        """Return why the episode went no further: as the recheck or the step noted it, else the
-        error that `reason` begins with, explained by what the record shows.
+    def _noted_end(self, episode: Episode, outcome: Outcome, error: str) -> _Proved:
+        """Return this end with the reason that the recheck or the step noted, else with the `error`
+        of the workflow, explained by what the record shows.
 
         Raises: SafetyError if only a recheck can find this outcome, and none has noted it;
         CloudError.
         """
-        error_name = reason.partition(":")[0]
-        # Noted as `woke-up: ...` by a recheck, or as `Protected: ...` by a step.
-        noted, _, why = (episode.progress.last_no or "").partition(": ")
-        if noted == outcome.value:
-            return why
-        if noted == error_name:
-            return f"{noted}: {why}"
+        noted = LastNo.of(episode.progress.last_no or "")
+        if noted.name == outcome.value:
+            return _Proved(outcome, noted.why)
+        if noted.name and noted.name == error:
+            return _Proved(outcome, noted.text, error)
         if outcome in _OF_A_RECHECK:
             raise errors.SafetyError(f"the workflow says {outcome.value}, but no check has said so")
         refusals = ""
-        if error_name == errors.NobodyListens.__name__:
+        if error == errors.NobodyListens.__name__:
             refusals = self._refusals(episode)
-        return _by_name(reason, refusals or _recorded(episode, error_name, self.clock.now()))
+        why = refusals or _recorded(episode, error, self.clock.now())
+        return _Proved(outcome, _by_name(error, why), error)
 
     def _refusals(self, episode: Episode) -> str:
         """Return why channels refused messages of the episode, joined by semicolons; an empty text
@@ -305,15 +320,15 @@ class RecordOutcome:
                 reasons.append(delivery.refused)
         return "; ".join(reasons)
 
-    def _was_notified(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
+    def _was_notified(self, episode: Episode, proved: _Proved) -> bool:
         """Return whether people can know of the episode; if not, another one follows soon.
 
         They cannot if no channel took its message, or if it failed in mode `ask` before its
         question was delivered, or without a stored question. Raises: CloudError.
         """
-        if reason.startswith(errors.NobodyListens.__name__):
+        if proved.error == errors.NobodyListens.__name__:
             return False
-        may_be_undelivered = episode.mode is Mode.ASK and outcome is Outcome.FAILED
+        may_be_undelivered = episode.mode is Mode.ASK and proved.outcome is Outcome.FAILED
         if not may_be_undelivered:
             return True
         approval = self.approval_store.approval(episode.approval_id)
@@ -354,17 +369,16 @@ class RecordOutcome:
         return f"{reason} (its tags could not be removed yet: {why})"
 
 
-def _by_name(reason: str, why: str = "") -> str:
-    """Return the name of the error that `reason` begins with, and `why` it came, as
-    `StepTimedOut: stop was requested 30 min ago`.
+def _by_name(error: str, why: str = "") -> str:
+    """Return the name of an error, and `why` it came, as `StepTimedOut: stop was requested 30 min
+    ago`.
 
     The name is `a step failed` unless the error is one of ours or of Step Functions, so that a
     workflow's text is never repeated.
     """
-    name = reason.partition(":")[0]
-    is_ours = isinstance(vars(errors).get(name), type)
-    if not is_ours and not _OF_STEP_FUNCTIONS.fullmatch(name):
-        name = "a step failed"
+    is_ours = isinstance(vars(errors).get(error), type)
+    is_known = is_ours or _OF_STEP_FUNCTIONS.fullmatch(error) is not None
+    name = error if is_known else "a step failed"
     return f"{name}: {why or 'its log says more'}"
 
 

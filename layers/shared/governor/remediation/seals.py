@@ -16,8 +16,10 @@ from governor.alerts.store import Deliveries
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.sealing import (
     ASKED_BEFORE,
-    UNSEALED,
+    EXPIRY_NOTE,
+    OPENING_RECORD,
     Duty,
+    answer_of,
     answer_text,
     counted_messages,
     counts_for_silence,
@@ -27,6 +29,7 @@ from governor.approvals.rules.sealing import (
     is_opening_sealed,
     opening_text,
     signature_of,
+    unsealed_text,
 )
 from governor.core.errors import SafetyError, Unsealed
 from governor.episode.model.episode import Episode
@@ -41,7 +44,6 @@ class SealCheck(Protocol):
 
 
 _log = logging.getLogger(__name__)
-_ASKED_AGAIN = "nothing was done, and people are asked again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,7 @@ class CheckSeals:
             return
         if not is_opening_sealed(episode):
             raise Unsealed(ASKED_BEFORE)
-        self._must_fit(
-            Duty.OPENING, opening_text(episode), episode.opening_seal, "the record of the episode"
-        )
+        self._must_fit(Duty.OPENING, opening_text(episode), episode.opening_seal, OPENING_RECORD)
         if approval is None:
             return
         if approval.status is ApprovalStatus.EXPIRED:
@@ -108,8 +108,8 @@ class CheckSeals:
         Raises: Unsealed if a seal is missing; SafetyError if one does not fit; CloudError.
         """
         for decision in given_yeses(approval):
-            what = f"the answer of {decision.by}"
-            self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
+            text = answer_text(episode, decision)
+            self._must_fit(Duty.ANSWER, text, decision.seal, answer_of(decision))
 
     def _expiry_must_be_sealed(self, episode: Episode, approval: Approval) -> None:
         """Require the seal of the note that nobody answered.
@@ -117,11 +117,10 @@ class CheckSeals:
         Raises: Unsealed if the note or its seal is missing; SafetyError if the seal does not fit;
         CloudError.
         """
-        what = "the note that nobody answered"
         if approval.expired_at is None:
-            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+            raise Unsealed(unsealed_text(EXPIRY_NOTE))
         text = expiry_text(episode, approval.expires_at, approval.expired_at)
-        self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
+        self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, EXPIRY_NOTE)
 
     def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
         """Require that the function of this duty made `seal` over `text`. `what` names the record
@@ -132,7 +131,7 @@ class CheckSeals:
         """
         signature = signature_of(seal)
         if signature is None:
-            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+            raise Unsealed(unsealed_text(what))
         if not self.seal_check(duty, text, signature):
             raise SafetyError(
                 f"the seal of {what} does not fit: it was written or changed outside GPU Governor"

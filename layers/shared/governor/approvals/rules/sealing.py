@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
@@ -28,6 +29,14 @@ as missing, and people are asked again. A test compares the texts of this versio
 UNSEALED = "has no seal of this release"
 """Part of the reason of an episode that ended because a record lacked its seal."""
 ASKED_BEFORE = f"the question {UNSEALED}: it was asked before an update, and is asked again"
+_ASKED_AGAIN = "nothing was done, and people are asked again"
+EXPIRY_NOTE = "the note that nobody answered"
+OPENING_RECORD = "the record of the episode"
+_FOR_LACK_OF_A_SEAL = re.compile(
+    rf"(Unsealed: )?({re.escape(ASKED_BEFORE)}"
+    rf"|({OPENING_RECORD}|{EXPIRY_NOTE}|the answer of .+) {UNSEALED}: {_ASKED_AGAIN})"
+)
+"""The whole reason of an episode that ended because a record lacked its seal."""
 _COUNTED_STAGES = (Stage.TELL, Stage.ASK, Stage.ESCALATE)
 """The messages by which silence, or a notice, counts."""
 
@@ -146,9 +155,25 @@ def ended_unsealed(episode: Episode) -> bool:
     """Return whether the episode ended only because a record lacked its seal. Its question is then
     asked again."""
     ending = episode.ending
-    if ending is None or ending.outcome is not Outcome.VOID:
-        return False
-    return UNSEALED in ending.reason
+    return ending is not None and is_for_lack_of_a_seal(ending.outcome, ending.reason)
+
+
+def is_for_lack_of_a_seal(outcome: Outcome, reason: str) -> bool:
+    """Return whether an episode with this end ended only because a record lacked its seal. The
+    whole reason must be as GPU Governor writes it: a reason that holds a person's words, such as
+    that of an exemption, decides nothing."""
+    return outcome is Outcome.VOID and _FOR_LACK_OF_A_SEAL.fullmatch(reason) is not None
+
+
+def answer_of(decision: Decision) -> str:
+    """Return the name of an answer in reasons: `the answer of link:alice@example.com`."""
+    return f"the answer of {decision.by}"
+
+
+def unsealed_text(what: str) -> str:
+    """Return the reason of an episode that ends because this record lacks its seal. `what` is
+    `EXPIRY_NOTE`, `OPENING_RECORD` or an `answer_of` somebody."""
+    return f"{what} {UNSEALED}: {_ASKED_AGAIN}"
 
 
 def given_yeses(approval: Approval) -> tuple[Decision, ...]:

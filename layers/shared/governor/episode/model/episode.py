@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from governor.alerts.model import UNASSIGNED
 from governor.core.episode_ref import EpisodeRef
@@ -183,6 +184,26 @@ class Clearance:
     """True once EC2 was called after this recheck; each recheck allows one call."""
 
 
+class LastNo(NamedTuple):
+    """Why an episode goes no further, as a recheck, a guard or a call has noted it."""
+
+    name: str
+    """The outcome, such as `woke-up`, or the name of the error, such as `Protected`. It has no
+    colon."""
+    why: str
+
+    @property
+    def text(self) -> str:
+        """Return the note as it is stored: `Protected: stop protection is on`."""
+        return f"{self.name}: {self.why}"
+
+    @classmethod
+    def of(cls, text: str) -> LastNo:
+        """Return the note that is stored as this text."""
+        name, _, why = text.partition(": ")
+        return cls(name, why)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of the plan: steps, snapshots and refusals. Empty until the first recheck."""
@@ -199,8 +220,7 @@ class Progress:
     user_data: UserData | None = None
     """Record of the copy that is kept before a termination; `None` before that."""
     last_no: str | None = None
-    """Why the last recheck, guard or call went no further, after its outcome or the name of its
-    error."""
+    """The text of a `LastNo`: why the last recheck, guard or call went no further."""
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:

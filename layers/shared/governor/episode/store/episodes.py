@@ -13,7 +13,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import ConflictError
 from governor.core.instance import UserData
 from governor.core.units import as_utc
-from governor.episode.model.episode import Episode, Outcome, Phase
+from governor.episode.model.episode import Episode, LastNo, Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.episode.model.start_try import StartTry
 from governor.table import keys
@@ -108,7 +108,7 @@ class Episodes(Store):
         self._table.try_write(
             update(
                 keys.episode(ref),
-                {"last_no": f"{name}: {why}"[:_REFUSAL_CHARACTERS]},
+                {"last_no": LastNo(name, why).text[:_REFUSAL_CHARACTERS]},
                 IS_OPEN,
             )
         )
