@@ -245,7 +245,7 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
         delivery_store=world.state,
         clock=world.clock,
     )(APPROVAL_ID).episode.can_be_started
-    assert "bob@example.com has already started it" in undo(world)
+    assert "bob@example.com (mail link) has already started it" in undo(world)
     with pytest.raises(SafetyError):
         world.put_away(world.ref, Step.STOP)
     assert progress(world, Until.STOPPED)

@@ -22,7 +22,7 @@ from governor.alerts.model import (
 from governor.alerts.templates import first_line_of
 from governor.approvals.messages import questions
 from governor.approvals.model.approval import Answer
-from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text
+from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text, stage_in
 from governor.approvals.rules.terms import may
 from governor.core.units import UtcDatetime, parse_iso, without
 from governor.episode.model.episode import Episode
@@ -68,7 +68,7 @@ def message_of(
         severity=alert.severity,
         facts=alert.about,
         episode=subject,
-        stage=alert.dedup_id.removesuffix(f"-{subject}") or alert.kind.value,
+        stage=stage_in(alert.dedup_id, subject) or alert.kind.value,
         at=alert.at,
         why=why_line([alert]),
         data=_data_of(alert),

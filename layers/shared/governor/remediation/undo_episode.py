@@ -17,7 +17,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, ConflictError, Throttled, Unavailable
 from governor.core.instance import Instance, Target
 from governor.core.ports import Clock
-from governor.core.units import UtcDatetime, full_stop, in_utc
+from governor.core.units import UtcDatetime, full_stop, in_utc, people
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.episode.model.start_try import ASSUME_ROLE_CALL, StartStatus, StartTry
@@ -284,11 +284,11 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         )
     undo = episode.undo
     if undo is not None:
-        return f"{undo.by} has already started it, on {in_utc(undo.at)}"
+        return f"{people(undo.by)} has already started it, on {in_utc(undo.at)}"
     if start_try is not None and start_try.is_open:
         return (
-            f"{start_try.asked_by} has already asked for it, on {in_utc(start_try.asked_at)}, and "
-            "EC2 is starting it"
+            f"{people(start_try.asked_by)} has already asked for it, on "
+            f"{in_utc(start_try.asked_at)}, and EC2 is starting it"
         )
     is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.progress.steps_done
     if is_acting and episode.plan.destroys:

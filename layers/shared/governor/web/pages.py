@@ -25,6 +25,7 @@ from governor.approvals.rules.approval import (
     keep_end,
     keep_label,
     late_hold_text,
+    stage_in,
     stated_notice_end,
 )
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
@@ -452,7 +453,7 @@ def _outcome_text(outcome: Outcome) -> str:
 def _stage_text(delivery: Delivery) -> str:
     """Return the name for people of the stage to which a delivered message belongs, such as a
     reminder."""
-    return questions.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
+    return questions.stage_name(stage_in(delivery.message, delivery.subject))
 
 
 TEMPLATES.filters.update(

@@ -292,6 +292,13 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
     return f"{stage}-{ref.execution_name}"
 
 
+def stage_in(message_id: str, subject: str) -> str:
+    """Return the stage, or the outcome, that `stage_id` has put into the id of a message. `subject`
+    is the execution name of its episode. Return the whole id if the message is about no
+    episode."""
+    return message_id.removesuffix(f"-{subject}")
+
+
 def asked_at(
     planned: Schedule, approval: Approval | None, delivery_limit: timedelta
 ) -> UtcDatetime:
