@@ -31,6 +31,7 @@ NAMES = {
 NAMED_BY_VALUES = {"all-frozen", "all-released", "frozen", "released", "paused", "pause-ended"} | {
     *("spot", "capacity-reservation", "rebalance", "auto-scaling"),
     *("first-yes", "waiting", "undone", "start-failed", "outcome", "failure"),
+    *("block-begins", "block-ends"),
 }
 TARGET = Target("123456789012", "eu-central-1")
 
