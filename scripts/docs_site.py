@@ -22,6 +22,9 @@ BESIDE = {
 }
 """Files beside docs/ that are pages of the site."""
 DECISIONS = "docs/decisions"
+SEARCH_BOOSTS = {"Start": 2, "Guides": 2, "Contribute": 0.3, "policy.md": 3}
+"""Weights of pages in the search, by tab or page. A user's question is answered by the first two
+tabs, and a search for "policy" is for its first page."""
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s#]+)(?P<anchor>#[\w-]+)?\)")
 _CODE = re.compile(r"(```.*?```)", re.DOTALL)
 
@@ -52,7 +55,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the text of a page with links that the site can follow."""
+    """Return the text of a page with links that the site can follow, and rank the page in the
+    search."""
+    tab = page.ancestors[-1].title if page.ancestors else ""
+    boost = SEARCH_BOOSTS.get(page.file.src_uri) or SEARCH_BOOSTS.get(tab, 1)
+    page.meta["search"] = {"boost": boost}
     return with_links_of_the_site(markdown, page.file.src_uri)
 
 
