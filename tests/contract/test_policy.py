@@ -157,6 +157,71 @@ overrides:
     ] == found
 
 
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (
+            'targets: {accounts: ["1"], regoins: [xx]}',
+            [
+                ("targets.regoins", "unknown setting"),
+                ("targets.accounts.0", "is '1'; an account has 12 digits, in quotes"),
+            ],
+        ),
+        (
+            'targets: {accounts: ["1", 5, "2"]}',
+            [
+                ("targets.accounts.1", "is 5; it must be text; put it in quotes"),
+                ("targets.accounts.0", "is '1'; an account has 12 digits, in quotes"),
+                ("targets.accounts.2", "is '2'; an account has 12 digits, in quotes"),
+            ],
+        ),
+        (
+            "idle: {window_minutes: often, bogus: 2, minimum_coverage_percent: 1}",
+            [
+                ("idle.bogus", "unknown setting"),
+                ("idle.window_minutes", "is 'often'; it must be a whole number"),
+                ("idle.minimum_coverage_percent", "is 1; it must be at least 50"),
+            ],
+        ),
+        (
+            'overrides: [{name: a, match: {accounts: ["1"], regoins: [xx]}, set: {mod: ask}}]',
+            [
+                ("overrides.0.match.regoins", "unknown setting"),
+                ("overrides.0.match.accounts.0", "is '1'; an account has 12 digits, in quotes"),
+                ("overrides.0.set.mod", "unknown setting"),
+            ],
+        ),
+        (
+            "approval: {ask_after_minutes: 60, bogus: 1}",
+            [
+                ("approval.bogus", "unknown setting"),
+                (
+                    "approval.ask_after_released_minutes",
+                    "ask_after_released_minutes (90) must be at most ask_after_minutes (60)",
+                ),
+            ],
+        ),
+    ],
+)
+def test_no_mistake_of_a_section_hides_another(text: str, problems: list[tuple[str, str]]) -> None:
+    """An unknown setting, a value of the wrong type, and one out of range."""
+    assert sorted(problems) == sorted((path, reason) for _, path, reason in refusal(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("approval: {ask_after_minutes: 60, ask_after_released_minutes: soon}", "approval."),
+        ("{idle: {window_minutes: 61}, metrics: {period_seconds: long}}", "metrics."),
+    ],
+)
+def test_a_mistake_makes_no_contradiction(text: str, path: str) -> None:
+    """With the default in its place, settings that go together may not."""
+    (problem,) = refusal(text)
+
+    assert problem[1].startswith(path)
+
+
 def test_several_contradictions_of_a_section_are_named_each() -> None:
     """By the setting to change, wherever it stands."""
     found = refusal(

@@ -46,6 +46,7 @@
 
     ValueError
     └── SettingError           settings out of range; becomes a PolicyError (core/settings.py)
+        └── ContradictionError  settings that are not allowed together (core/settings.py)
 
     Exception                       tools at a desk, which print the message and no traceback
     ├── CommandError           a command cannot do its work (cli/errors.py)

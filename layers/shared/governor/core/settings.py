@@ -36,6 +36,10 @@ class SettingError(ValueError):
         super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in mistakes))
 
 
+class ContradictionError(SettingError):
+    """Settings that are allowed alone, and not together."""
+
+
 class Section:
     """A dataclass of settings: it refuses unknown settings, values out of range, and
     contradictions."""
@@ -47,12 +51,13 @@ class Section:
 
     def __post_init__(self) -> None:
         """Do nothing if all settings are allowed. Raises: SettingError with every value out of its
-        range or, if there is none, with every contradiction."""
-        mistakes = tuple(self._out_of_range())
-        if not mistakes:
-            mistakes = (*self._out_of_order(), *self.contradictions())
-        if mistakes:
-            raise SettingError(mistakes)
+        range or, if there is none, ContradictionError with every contradiction."""
+        out_of_range = tuple(self._out_of_range())
+        if out_of_range:
+            raise SettingError(out_of_range)
+        contradictions = (*self._out_of_order(), *self.contradictions())
+        if contradictions:
+            raise ContradictionError(contradictions)
 
     def contradictions(self) -> Iterable[Mistake]:
         """Return a mistake, with its path and reason, for settings that are allowed alone and not

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -14,10 +15,10 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from governor.core.settings import Mistake, SettingError
+from governor.core.settings import ContradictionError, Mistake, SettingError
 from governor.policy.model.contacts import Ownership
 from governor.policy.model.policy import Override, Policy
-from governor.policy.yaml_document import shown
+from governor.policy.yaml_document import Path, shown
 
 Made = TypeVar("Made", Policy, Override, Ownership)
 
@@ -38,25 +39,110 @@ def validated(
     The values in `given`, which are parsed sections by field, then replace those of the section,
     which is checked again.
     """
-    reader: TypeAdapter[Made] = _reader(cast(Any, kind))
     try:
-        # Read as JSON: a list may be a tuple there, and text may be a choice, but no text is a
-        # number or a flag.
-        section = reader.validate_json(json.dumps(settings), strict=True)
-        return replace(section, **given), []
+        return replace(_read(kind, settings), **given), []
     except ValidationError as error:
-        return None, _mistakes(error)
+        return None, _every_mistake(kind, settings, error)
     except SettingError as error:
         return None, list(error.mistakes)
 
 
-def _mistakes(error: ValidationError) -> list[Mistake]:
-    """Return the mistakes that the validator has found, each with its path. The path of a
-    mistake that a section found itself goes on from the section to the setting."""
+def _read(kind: type[Made], settings: object) -> Made:
+    """Return the section that these settings make. Raises: ValidationError."""
+    reader: TypeAdapter[Made] = _reader(cast(Any, kind))
+    # Read as JSON: a list may be a tuple there, and text may be a choice, but no text is a number
+    # or a flag.
+    return reader.validate_json(json.dumps(settings), strict=True)
+
+
+def _every_mistake(kind: type[Made], settings: object, error: ValidationError) -> list[Mistake]:
+    """Return the mistakes of these settings, each with its path: those in `error`, and those that
+    they hide.
+
+    A section checks its ranges and contradictions only if it has no unknown setting and no value
+    of a wrong type. So the settings are read again without unknown ones, and then without all that
+    have mistakes. In that last reading, defaults stand for values of the document. They contradict
+    nothing and replace nothing that is required.
+    """
+    mistakes = _mistakes(error)
+    unknown = {path for path, reason in mistakes if reason == _UNKNOWN}
+    if unknown:
+        mistakes += _new_mistakes(kind, settings, unknown, mistakes, ignored=())
+    wrong = {path for path, _ in mistakes}
+    return mistakes + _new_mistakes(kind, settings, wrong, mistakes, ignored=(ContradictionError,))
+
+
+def _new_mistakes(
+    kind: type[Made],
+    settings: object,
+    left_out: Collection[Path],
+    known: Collection[Mistake],
+    ignored: tuple[type[SettingError], ...],
+) -> list[Mistake]:
+    """Return the mistakes of the settings without those at the paths `left_out`, by paths within
+    the whole settings. Mistakes at the paths of `known` ones, and of the types in `ignored`, are
+    not among them; empty if no other is."""
+    try:
+        _read(kind, _without(settings, left_out))
+    except ValidationError as error:
+        known_paths = {path for path, _ in known}
+        new_mistakes = []
+        for shifted_path, reason in _mistakes(error, ignored):
+            path = _path_before(settings, left_out, shifted_path)
+            if path not in known_paths:
+                new_mistakes.append((path, reason))
+        return new_mistakes
+    return []
+
+
+def _without(settings: Any, left_out: Collection[Path], above: Path = ()) -> Any:
+    """Return a copy of the settings at the path `above` without those at the paths `left_out`."""
+    if isinstance(settings, dict):
+        kept: dict[str, Any] = {}
+        for name, value in settings.items():
+            path = (*above, str(name))
+            if path not in left_out:
+                kept[name] = _without(value, left_out, path)
+        return kept
+    if isinstance(settings, list):
+        items = []
+        for index, item in enumerate(settings):
+            path = (*above, str(index))
+            if path not in left_out:
+                items.append(_without(item, left_out, path))
+        return items
+    return settings
+
+
+def _path_before(settings: Any, left_out: Collection[Path], shifted_path: Path) -> Path:
+    """Return the path that a setting had before those at the paths `left_out` were left out, which
+    moves the later items of a list forward."""
+    path: Path = ()
+    for part in shifted_path:
+        if isinstance(settings, list) and part.isdecimal():
+            indices = range(len(settings))
+            kept_indices = [index for index in indices if (*path, str(index)) not in left_out]
+            index = kept_indices[int(part)]
+            path = (*path, str(index))
+            settings = settings[index]
+        else:
+            path = (*path, part)
+            settings = settings.get(part) if isinstance(settings, dict) else None
+    return path
+
+
+def _mistakes(
+    error: ValidationError, ignored: tuple[type[SettingError], ...] = ()
+) -> list[Mistake]:
+    """Return the mistakes that the validator has found, each with its path, without those that a
+    section found and raised as one of the types in `ignored`. The path of a mistake that a section
+    found itself goes on from the section to the setting."""
     mistakes: list[Mistake] = []
     for details in error.errors(include_url=False):
         path = tuple(str(part) for part in details["loc"])
         cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, ignored):
+            continue
         if isinstance(cause, SettingError):
             mistakes += [((*path, *inner_path), reason) for inner_path, reason in cause.mistakes]
         else:
@@ -64,6 +150,7 @@ def _mistakes(error: ValidationError) -> list[Mistake]:
     return mistakes
 
 
+_UNKNOWN = "unknown setting"
 _WANTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -88,7 +175,7 @@ def _reason(details: ErrorDetails) -> str:
     is the validator's own message."""
     kind = details["type"]
     if kind == "unexpected_keyword_argument":
-        return "unknown setting"
+        return _UNKNOWN
     if kind == "missing":
         return "is missing"
     if kind not in _WANTED:
