@@ -131,7 +131,7 @@ class Reader:
                 waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
             case _:
                 table = self.scene.outputs.get("StateTableName", "")
-                call(self.cloud, line.replace(" TABLE ", f" {table} "), account)
+                call(self.cloud, line.replace("<StateTableName>", table), account)
 
     def _governor(self, area: str, rest: list[str]) -> None:
         assert self.scene.outputs or area == "--version"

@@ -22,7 +22,7 @@ RUN_BY = {
     "make check": "unit/test_run_tests.py::",
     "make docs": "unit/test_docs_site.py::test_no_page_loads_anything_from_elsewhere",
     "governor mode ask": f"{VERSIONS}::test_one_command_leads_from_the_parameters_to_ask_and_back",
-    "uvx --from git+URL governor scan": (
+    "uvx --from git+<URL> governor scan": (
         "integration/test_package.py::test_a_scan_needs_nothing_but_its_source"
     ),
 }
