@@ -23,8 +23,8 @@ BESIDE = {
 """Files beside docs/ that are pages of the site."""
 DECISIONS = "docs/decisions"
 SEARCH_BOOSTS = {"Start": 2, "Guides": 2, "Contribute": 0.3, "policy.md": 3}
-"""Weights of pages in the search, by tab or page. A user's question is answered by the first two
-tabs, and a search for "policy" is for its first page."""
+"""Weights of pages in the search, by tab or page. The first two tabs answer the questions of
+users, and a search for "policy" should find the page on how to write one."""
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s#]+)(?P<anchor>#[\w-]+)?\)")
 _CODE = re.compile(r"(```.*?```)", re.DOTALL)
 

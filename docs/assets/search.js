@@ -1,7 +1,8 @@
 /* The search box takes questions in a reader's words: "how do I undo a stop?".
 
-The search matches the beginnings of words, so that "a" alone matches "accelerator" and "asked" no
-"ask". Before a query reaches its worker, words such as "a" and "how" leave it, and so do endings. */
+The theme's search matches the beginnings of words: "a" would find "accelerator", and "asked" would
+not find "ask". So words such as "a" and "how", and endings such as "-ed", are removed from a query
+before the search's worker gets it. */
 "use strict";
 (() => {
   const QUERY = 2; // the theme's type of a message with a query
