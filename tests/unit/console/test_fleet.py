@@ -177,6 +177,24 @@ def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None
         )
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"state": "terminated"},
+        {"state": "ungoverned"},
+        {"state": "stopped"},
+        {"q": "nothing like it"},
+    ],
+)
+def test_a_filter_that_nothing_matches_offers_all_that_is_visible(query: dict[str, str]) -> None:
+    """It said that no instance is visible, with advice how to govern one."""
+    page = html(fleet, world_of(3), **query)
+
+    assert '<p>No instance matches. <a href="/fleet">Show all 3</a>.</p>' in page
+    assert "visible to you" not in page
+    assert "No instance here is visible to you." in html(fleet, ConsoleWorld(), **query)
+
+
 def test_many_rows_are_paged_and_none_is_lost() -> None:
     """Pages of the same address, one after another; the CSV has them all."""
     world, seen = world_of(1234), []

@@ -218,6 +218,19 @@ def test_idle_is_the_same_set_on_tile_pill_filter_and_csv() -> None:
     assert ["held"] == [row["state"] for row in whole if row["name"] == "notebook-12"]
 
 
+def test_idle_instances_are_counted_of_the_same_instances_on_tile_and_list() -> None:
+    """Of those that run: a stopped instance is in neither number."""
+    site = Site(fleet_of_all_states())
+    [tile] = [tile for tile in tiles_of(site.get("/")) if tile.heading == "Idle right now"]
+    [of_tile] = re.findall(r"\d+ of \d+ instances", tile.text)
+    listed = _without_tags(site.get("/fleet?state=idle"))
+    [of_list] = re.findall(r"\d+ of \d+ instances", listed)
+    running = site.rows("/fleet?state=running")
+
+    assert of_tile == of_list
+    assert of_tile.endswith(f" of {len(running)} instances")
+
+
 @pytest.mark.parametrize("old", ["idle", "managed-elsewhere", "frozen"])
 def test_an_address_of_an_earlier_release_lists_the_same_idle_instances(old: str) -> None:
     """It named verdicts."""

@@ -124,6 +124,8 @@ def fleet(request: ViewRequest) -> Page:
         gone = _terminated(request, is_deep=is_id and not fitting)
         fitting += _sorted(gone, wanted, None, order, request.now)
     running, closed = figures.split_running(fitting)
+    # Instances that run are counted of those that run, as on the Overview.
+    all_running, _ = figures.split_running(rows)
     asked = {
         **wanted,
         "state": name,
@@ -144,7 +146,8 @@ def fleet(request: ViewRequest) -> Page:
             "lines": figures.lines(request, shown),
             "rates": figures.rate(running),
             "closed": figures.rate(closed),
-            "all": len(rows),
+            "all_running": len(all_running),
+            "without_filters": len(_rows_in(request, "")),
             "asked": asked,
             "active": _active_filters(wanted, name),
             "is_filtered": any(wanted.values()) or bool(name),
