@@ -194,7 +194,7 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
         entry.instance_type,
         entry.owner,
         entry.project,
-        "a day while it ran, storage included",
+        "$136 a day while it ran, and $0.72 for its storage; $0.72 a day now",
     ):
         assert fact in text(world)
 

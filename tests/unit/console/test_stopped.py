@@ -134,6 +134,48 @@ def test_the_page_of_a_stopped_instance_gives_the_stop_in_one_sentence() -> None
 
 
 @WORLDS
+def test_what_a_stopped_instance_cost_is_the_same_figure_on_all_pages(make: Any) -> None:
+    """Its own page added the storage, which no other page does."""
+    world = make()
+    place = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
+
+    assert "$24 a day if started again" in html(overview, world)
+    assert '<td class="number day">$24</td>' in html(project, world, name="vision")
+    assert "<dd>$24 a day while it ran" in html(instance, world, **place)
+
+
+def test_the_storage_of_a_stopped_instance_stands_beside_its_price() -> None:
+    """Only where there is some. After a termination of a stopped instance, there is nothing else
+    that it cost."""
+    ours = stop_of(ROW)
+    costs = {
+        replace(ours, cost_before_usd_per_hour=Decimal("1.106")): (
+            "$24 a day while it ran, and $2.40 for its storage; "
+        ),
+        replace(ours, cost_before_usd_per_hour=Decimal("1.006")): "$24 a day while it ran; ",
+        replace(
+            ours,
+            outcome=Outcome.TERMINATED,
+            cost_before_usd_per_hour=Decimal("0.1"),
+            saved_usd_per_hour=Decimal("0.1"),
+            storage_usd_per_hour=Decimal("-0.1"),
+        ): "$2.40 a day for its storage before; ",
+    }
+    for entry, words in costs.items():
+        world = ConsoleWorld()
+        world.book(entry)
+        page = html(
+            instance,
+            world,
+            account=ROW.account,
+            region=ROW.region,
+            instance_id=ROW.instance_id,
+            episode=entry.episode.execution_name,
+        )
+        assert f"<dt>Costs</dt><dd>{words}" in page
+
+
+@WORLDS
 def test_a_stop_is_undone_by_two_clicks_from_the_overview_and_confirmed_with_its_cost(
     make: Any,
 ) -> None:

@@ -30,7 +30,7 @@ from governor.evidence.rules.series import gpu_rows
 from governor.fleet.model import FleetPage, FleetRow
 from governor.health.rules import sent_findings
 from governor.money.model.ledger import LedgerEntry
-from governor.money.rules.closed import is_terminated
+from governor.money.rules.closed import is_terminated, price_while_running
 from governor.money.rules.ledger import ENDED_WITHOUT_ACTION, saved_in
 from governor.policy.ports import policy_or_base
 from governor.table import keys
@@ -52,6 +52,14 @@ _COLUMNS = (
 )
 Stop = tuple[LedgerEntry, Usd | None]
 """A booked action, and what it has saved so far; `None` where the price is not known."""
+
+
+class _CostsBefore(NamedTuple):
+    """What a day cost while an instance ran that is stopped or terminated now."""
+
+    instance_usd_per_day: Usd
+    storage_usd_per_day: Usd
+    """Zero if it is not known apart from the instance."""
 
 
 class _Present(NamedTuple):
@@ -103,6 +111,7 @@ def instance(request: ViewRequest) -> Page:
         values={
             "line": present.line,
             "last": last_stop,
+            "costs_before": None if last_stop is None else _costs_before(last_stop),
             "closed": closed_line,
             "is_starting_shown": bool(request.query.get("start")),
             "start_usd_per_day": _start_usd_per_day(startable),
@@ -167,6 +176,16 @@ def _is_recorded(request: ViewRequest) -> bool:
         return False
     episode = request.reader.episode_store.episode(ref)
     return episode is not None and request.scope.sees(ref.account, episode.project, episode.owner)
+
+
+def _costs_before(entry: LedgerEntry) -> _CostsBefore | None:
+    """Return what a day cost before the action of this entry: the instance at the price that all
+    pages give, and its storage beside it. Return `None` if the price is not known."""
+    price = price_while_running(entry)
+    whole = entry.cost_before_usd_per_hour
+    if price is None or whole is None:
+        return None
+    return _CostsBefore(daily_cost(price), daily_cost(whole - price))
 
 
 def _start_usd_per_day(startable: Episode | None) -> Usd | None:

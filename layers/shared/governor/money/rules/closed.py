@@ -82,14 +82,14 @@ def closed_row(entry: LedgerEntry) -> FleetRow:
         project=entry.project,
         verdict=verdict,
         reason=reason,
-        usd_per_hour=_price(entry),
+        usd_per_hour=price_while_running(entry),
         launched_at=ref.launch_time,
         episode=ref.execution_name,
         stopped_at=closed_at,
     )
 
 
-def _price(entry: LedgerEntry) -> UsdPerHour | None:
+def price_while_running(entry: LedgerEntry) -> UsdPerHour | None:
     """Return the price of an hour of the instance while it ran: what an hour less of it saves, with
     the storage that stays taken out again; `None` if it is not known."""
     # Entries of other people's actions save zero. The stored end of an entry is not ours, either.
