@@ -15,6 +15,7 @@ from governor.core.instance import Instance, Target
 from governor.core.managers import managed_by
 from governor.core.units import UsdPerHour, day_and_time, money, parse_iso, plural
 from governor.episode.model.episode import Episode, Observation
+from governor.money.model.ledger import PREPAID_SOURCE
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
 from governor.verdict.model import VerdictKind, known_kind
@@ -56,9 +57,12 @@ class Row:
     usd: UsdPerHour | None
     group: str
     why: str
+    is_prepaid: bool = False
 
     def __str__(self) -> str:
         cost = "unpriced" if self.usd is None else f"${money(self.usd)}"
+        if self.is_prepaid:
+            cost = "prepaid"
         return f"    {self.name:<21}  {self.owner:<11}  {cost:>7}  {self.why}".rstrip()
 
 
@@ -82,9 +86,11 @@ def rows_of(
         group, why = _group_and_reason(
             instance, observations.get(instance_id), episodes.get(instance_id)
         )
-        usd = prices.price(instance, policy).usd_per_hour
+        price = prices.price(instance, policy)
+        is_prepaid = price.source == PREPAID_SOURCE
         owner = owner_of(instance, policy.ownership).name
-        rows.append(Row(instance_id, instance.name, owner, usd, group, why))
+        row = Row(instance_id, instance.name, owner, price.usd_per_hour, group, why, is_prepaid)
+        rows.append(row)
     return sorted(rows, key=lambda row: (-(row.usd or 0), row.name))
 
 

@@ -284,6 +284,8 @@ def _kept_table(kept: KeptList) -> list[str]:
         until = "no end" if row.stays_until is None else f"{row.stays_until:%Y-%m-%d %H:%M}"
         usd = instance.usd_per_month
         amount = "unknown" if usd is None else money(usd)
+        if instance.is_prepaid:
+            amount = "prepaid"
         by = row.kept_by or "unknown"
         rows.append((row.name, row.owner, instance.words, by, until, instance.measured, amount))
     return [*map(shown_text, lines), "", table_text(_KEPT_COLUMNS, rows)]
@@ -298,6 +300,8 @@ def _table(report: Report, alert: Alert) -> list[str]:
         ending = f"{line.what}, undone" if entry.false_stop else line.what
         booked_at = f"{entry.booked_at:%Y-%m-%d %H:%M}"
         amount = "unknown" if line.net_usd is None else money(line.net_usd)
+        if entry.is_prepaid:
+            amount = "prepaid"
         rows.append((name, ending, entry.owner, entry.project, booked_at, amount))
     if rows:
         lines += ["", table_text(_COLUMNS, rows)]

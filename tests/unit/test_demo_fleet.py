@@ -63,17 +63,19 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
         Row("i-1", "a", "team", Decimal("1.20"), "asked", "idle for 3 h"),
         Row("i-2", "b", "team", Decimal("2"), "asked", "idle for 4 h"),
         Row("i-3", "c", "unassigned", None, "not governed", "lacks the tag, so nobody is asked"),
+        Row("i-4", "d", "team", Decimal(0), "notified", "a Capacity Block", is_prepaid=True),
     ]
     lines = table(rows).splitlines()
 
-    assert "  3 launched: 2 asked, 1 not governed" == lines[0]
-    (asked,) = (line for line in lines if line.startswith("  Idle"))
+    assert "  4 launched: 2 asked, 1 notified, 1 not governed" == lines[0]
+    (asked,) = (line for line in lines if line.startswith("  Idle: "))
     assert asked.endswith("  2 instances, $3.20 an hour")
     assert WIDTH == len(asked)
     assert (
         "    c                      unassigned   unpriced  lacks the tag, so nobody is asked"
         in lines
     )
+    assert "    d                      team         prepaid  a Capacity Block" in lines
 
 
 def test_another_terminal_reads_the_environment_while_the_demo_runs(

@@ -201,6 +201,7 @@ def report_month() -> None:
             project=LONG,
             booked_at=NOW,
             false_stop=True,
+            is_prepaid=False,
             episode=SimpleNamespace(instance_id="i-1"),
         ),
         what="terminated after an approval",
@@ -232,6 +233,7 @@ def report_kept() -> None:
                 words="somebody keeps it until a time",
                 measured="not measured",
                 usd_per_month=Decimal("123456.78"),
+                is_prepaid=False,
             )
         )
     listed: Any = SimpleNamespace(

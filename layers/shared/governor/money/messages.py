@@ -290,8 +290,8 @@ def _staying_lines(kept: KeptList) -> list[str]:
     lines = []
     for kept_sum in kept.sums:
         number = plural(kept_sum.instances, "instance")
-        amount = usd(kept_sum.usd_per_month)
-        lines.append(f"{kept_sum.words}: {number}, {amount} a month, {kept_sum.measured}")
+        amount = "prepaid" if kept_sum.is_prepaid else f"{usd(kept_sum.usd_per_month)} a month"
+        lines.append(f"{kept_sum.words}: {number}, {amount}, {kept_sum.measured}")
     return lines
 
 

@@ -129,6 +129,11 @@ class KeptInstance(NamedTuple):
             return None
         return _per_day(self.usd_per_month)
 
+    @property
+    def is_prepaid(self) -> bool:
+        """Return whether it adds nothing to the bill: its price is known, and zero."""
+        return self.usd_per_month is not None and not self.usd_per_month
+
 
 class KeptSum(NamedTuple):
     """The sum of the instances with one reason. `usd_per_month` leaves out the `unpriced`."""
@@ -144,6 +149,11 @@ class KeptSum(NamedTuple):
     def usd_per_day(self) -> Usd:
         """Return what a day of these instances costs, without unknown prices."""
         return _per_day(self.usd_per_month)
+
+    @property
+    def is_prepaid(self) -> bool:
+        """Return whether they add nothing to the bill: their prices are known, and zero."""
+        return not self.unpriced and not self.usd_per_month
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,11 @@ class Ending(StrEnum):
     TERMINATED = "terminated by others"
 
 
+PREPAID_SOURCE = "its capacity is paid for, used or not"
+"""The source of a price of zero: that of capacity which is paid in advance, or by the host. It is
+stored, and must not change."""
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """The end of one question, and what it saves an hour at list prices.
@@ -119,6 +124,12 @@ class LedgerEntry:
     def acted(self) -> bool:
         """Return whether GPU Governor itself stopped or terminated the instance."""
         return self.ours and self.outcome in _ACTED
+
+    @property
+    def is_prepaid(self) -> bool:
+        """Return whether an hour of the instance added nothing to the bill, because its capacity is
+        paid for, used or not."""
+        return self.price_source == PREPAID_SOURCE
 
     @property
     def may_still_be_stopped(self) -> bool:

@@ -19,6 +19,7 @@ from governor.core.units import Usd, UsdPerHour, UtcDatetime, as_utc
 from governor.episode.model.episode import Observation
 from governor.episode.model.plan import Price
 from governor.fleet.model import UNMEASURED, JobKey, Payer, Share, part_of
+from governor.money.model.ledger import PREPAID_SOURCE
 from governor.verdict.model import known_kind
 
 UNTAGGED = "untagged"
@@ -116,7 +117,7 @@ def marginal_price(instance: Instance, price: Price) -> Price:
     if instance.state == "stopped":
         return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
     if instance.lifecycle in PREPAID or instance.host_id is not None:
-        return Price(Decimal(0), "its capacity is paid for, used or not")
+        return Price(Decimal(0), PREPAID_SOURCE)
     return price
 
 
