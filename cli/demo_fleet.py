@@ -29,7 +29,7 @@ _GROUPS = {
     "notified": "Idle, but the plan is to do nothing: the owner is notified",
     "managed": "Idle, but another service runs it: the owner is notified",
     "at work": "At work",
-    "kept": "Kept by people",
+    "left alone": "Left alone, because people decided so",
     "not judged": "Not judged, so nothing happens",
     "not governed": f"Not governed: no tag {_TAG}",
 }
@@ -37,8 +37,8 @@ _GROUPS = {
 _OF_KIND = {
     VerdictKind.BUSY: "at work",
     VerdictKind.PARTLY_IDLE: "at work",
-    VerdictKind.EXEMPT: "kept",
-    VerdictKind.SNOOZED: "kept",
+    VerdictKind.EXEMPT: "left alone",
+    VerdictKind.SNOOZED: "left alone",
     VerdictKind.MANAGED_ELSEWHERE: "managed",
 }
 _BRACKETS = re.compile(r" \([^)]*\)")

@@ -58,7 +58,7 @@ _KEPT_COLUMNS = (
     Column("instance", longest=40, gives_way=True),
     Column("owner", longest=40, gives_way=True),
     Column("why it stays", longest=40, gives_way=True),
-    Column("kept by", longest=40, gives_way=True),
+    Column("by", longest=40, gives_way=True),
     Column("until (UTC)", longest=17, gives_way=True, narrowest=len("2026-11-20")),
     Column("measured", longest=12),
     Column("USD a month", longest=12, is_number=True),
@@ -175,7 +175,7 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
 
 
 def shown_kept(kept: KeptList, chosen: str) -> str:
-    """Return what stays because of something as `table`, `csv` or `json`."""
+    """Return what is left alone as `table`, `csv` or `json`."""
     match chosen:
         case "csv":
             return csv_text(KEPT_COLUMNS, kept.rows)

@@ -25,7 +25,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--kept",
         action="store_true",
-        help="list what is kept, why, and its cost instead",
+        help="list the instances that are left alone, why, and their cost instead",
     )
     command.add_argument(
         "--ungoverned", action="store_true", help="list what the daily scan found instead"

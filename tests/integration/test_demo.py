@@ -41,11 +41,11 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
     count = next(line.strip() for line in story if " launched: " in line)
     became = [int(number) for number in re.findall(r"\d+", count)]
     assert (
-        "16 launched: 5 asked, 2 notified, 2 managed, 2 at work, 2 kept, 2 not judged, 1 "
+        "16 launched: 5 asked, 2 notified, 2 managed, 2 at work, 2 left alone, 2 not judged, 1 "
         "not governed" == count
     )
     assert became[0] == sum(became[1:])
-    table = "\n".join(line for line in story if re.search(r"  \$[\d.]+  ", line))
+    table = "\n".join(line for line in story if re.search(r"  (\$[\d.]+|prepaid)  ", line))
     assert [1] * 16 == [
         len(re.findall(f"^    {one.name} ", table, re.MULTILINE)) for one in demo_fleet()
     ]

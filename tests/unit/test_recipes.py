@@ -39,7 +39,7 @@ MOST_FILES = {
     "A new event source": 3,
     "A new verdict": 4,
     "A new cloud action": 5,
-    "A new reason to keep an instance": 2,
+    "A new reason to leave an instance alone": 2,
     "A new kind of resource": 2,
 }
 """The product files that each recipe may name."""
@@ -217,7 +217,7 @@ def test_a_reason_to_keep_an_instance_is_known_to_its_recipe_alone() -> None:
     """Its words, and the finder that says who and until when."""
     for reason in KeepReason:
         known_to = who_names(f"KeepReason.{reason.name}")
-        assert known_to == recipe("A new reason to keep an instance")
+        assert known_to == recipe("A new reason to leave an instance alone")
 
 
 def test_a_step_that_accompanies_another_is_known_to_its_recipe_alone() -> None:

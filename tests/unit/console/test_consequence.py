@@ -86,7 +86,7 @@ def test_prepaid_capacity_is_no_zero_on_any_page() -> None:
 
 
 def test_prepaid_capacity_is_no_zero_in_reports() -> None:
-    """Of the command line and by mail. The CSV has a number, for programs."""
+    """By mail and on the command line. The CSV has a number, for programs."""
     kept_now = kept_list(with_prepaid_capacity().reader.pages, NOW, lambda _: True)
     days = timedelta(days=9)
     month = report([of_capacity_block()], [], NOW - days, NOW, NOW, days, kept_now)

@@ -25,7 +25,7 @@ SCHEMAS = {
     "/fleet": "Fleet",
     "/instances/<account>/<region>/<instance_id>": "Instance",
     "/freezes": "ConsoleFreezes",
-    "/kept": "Kept",
+    "/kept": "LeftAlone",
     "/ungoverned": "Ungoverned",
     "/savings": "Savings",
     "/projects": "Projects",

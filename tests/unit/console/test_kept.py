@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 from governor.approvals.model.terms import Scope
+from governor.console.views.fleet import fleet
 from governor.console.views.kept import kept
 from governor.console.views.overview import overview
 from governor.console.views.savings import savings
@@ -26,6 +28,20 @@ def stored() -> ConsoleWorld:
         make_row(3),
     )
     return world
+
+
+def test_kept_means_one_thing_and_the_page_of_all_reasons_is_called_left_alone() -> None:
+    """The page was called Kept and listed six instances, of which the filter "kept" listed one."""
+    world = stored()
+    page = html(kept, world, path="/kept")
+    [kept_row] = fleet(world.asked(state="kept")).tables[0].documents
+
+    assert "<h1><bdi>Left alone</bdi></h1>" in page
+    assert '<a href="/kept" aria-current="page">Left alone</a>' in page
+    assert ">Kept" not in page
+    assert "keep" == kept_row["kept_because"]
+    assert 1 == len(re.findall(r"\bkept\b(?!\.csv)", page.partition("Instances, most")[2]))
+    assert "2 instances are left alone</a>" in html(overview, world)
 
 
 def test_the_page_names_who_keeps_it_and_until_when() -> None:
@@ -52,7 +68,7 @@ def test_amounts_are_a_day_as_on_every_page_of_the_console() -> None:
     assert "$24 a day goes to idle ones, and $24 a day to ones that are not measured" in html(
         savings, world
     )
-    assert "$48 a day. See why, who keeps them" in html(overview, world)
+    assert "$48 a day. See why, by whom" in html(overview, world)
     for view in (kept, savings, overview):
         assert "month is" not in html(view, world)
         assert "USD a month</th>" not in html(view, world)

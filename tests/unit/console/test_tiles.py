@@ -219,7 +219,7 @@ def test_idle_is_the_same_set_on_tile_pill_filter_and_csv() -> None:
 
 
 def test_idle_instances_are_counted_of_the_same_instances_on_tile_and_list() -> None:
-    """Of those that run: a stopped instance is in neither number."""
+    """Both count running instances: a stopped one is in neither number."""
     site = Site(fleet_of_all_states())
     [tile] = [tile for tile in tiles_of(site.get("/")) if tile.heading == "Idle right now"]
     [of_tile] = re.findall(r"\d+ of \d+ instances", tile.text)

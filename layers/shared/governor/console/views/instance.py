@@ -55,7 +55,7 @@ Stop = tuple[LedgerEntry, Usd | None]
 
 
 class _CostsBefore(NamedTuple):
-    """What a day cost while an instance ran that is stopped or terminated now."""
+    """The costs of a day while an instance ran that is stopped or terminated now."""
 
     instance_usd_per_day: Usd
     storage_usd_per_day: Usd

@@ -1,4 +1,5 @@
-"""The list of instances that stay because of something: by whom, until when, and USD a day.
+"""The instances that are left alone: the reason of each, until when, and USD a day. Kept ones are a
+part of them.
 
 Everything is computed by `fleet.rules.kept`, as for the report; this page only arranges it.
 """
@@ -22,14 +23,14 @@ class _Line(NamedTuple):
 
 
 def kept(request: ViewRequest) -> Page:
-    """Return the page of what stays because of something, of what the caller may see. Raises:
+    """Return the page of the instances that are left alone, of those that the caller may see. Raises:
     InputError for a page that cannot be; CloudError."""
     kept_now = figures.kept(request)
     shown, pages = addresses.paged(request, "/kept", {}, kept_now.instances, _ROWS)
     lines = [_Line(instance, figures.href(instance.row)) for instance in shown]
     sums = tuple(tuple(kept_sum) for kept_sum in kept_now.sums)
     return Page(
-        title="Kept",
+        title="Left alone",
         template="kept.html",
         values={"kept": kept_now, "lines": lines, "pages": pages},
         document=kept_now.document,
