@@ -23,8 +23,8 @@ class _Line(NamedTuple):
 
 
 def kept(request: ViewRequest) -> Page:
-    """Return the page of the instances that are left alone, of those that the caller may see. Raises:
-    InputError for a page that cannot be; CloudError."""
+    """Return the page of the instances that are left alone, of those that the caller may see.
+    Raises: InputError for a page that cannot be; CloudError."""
     kept_now = figures.kept(request)
     shown, pages = addresses.paged(request, "/kept", {}, kept_now.instances, _ROWS)
     lines = [_Line(instance, figures.href(instance.row)) for instance in shown]
