@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any
 
 from cli.errors import CommandError
+from cli.first_checks import check_first
 from cli.nearest import nearest
 
 
@@ -106,9 +107,9 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
 """The commands by what people want to do.
 
 To add a command, add its line, `cli/options/NAME.py` and `cli/NAME.py`. The first has `add(areas)`,
-which adds its options and sets `run` with `later`, and `regions=True` where `--region` may be given
-several times. The second has the function that takes the arguments and returns the exit status, or
-nothing for 0.
+which adds its options and sets `run` with `later`, `regions=True` where `--region` may be given
+several times, and what `cli.first_checks` reads. The second has the function that takes the
+arguments and returns the exit status, or nothing for 0.
 """
 COMMANDS: Mapping[str, Command] = {
     name: command for group in GROUPS.values() for name, command in group.items()
@@ -290,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 0
     try:
         with _environment(given):
+            check_first(given, os.environ)
             code = int(given.run(given) or 0)
         sys.stdout.flush()
     except CommandError as error:

@@ -23,4 +23,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="in the payer's account: look for a Savings Plan; Cost Explorer charges "
         "0.01 USD a page",
     )
-    made.set_defaults(run=later("cli.advice", "run"), regions=True)
+    made.set_defaults(run=later("cli.advice", "run"), regions=True, reads=("file",))

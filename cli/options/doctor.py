@@ -11,4 +11,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its option."""
     parser = areas.add_parser("doctor")
     parser.add_argument("--file", help="use this policy instead of the stack's")
-    parser.set_defaults(run=later("cli.doctor", "doctor"), regions=True)
+    parser.set_defaults(run=later("cli.doctor", "doctor"), regions=True, reads=("file",))

@@ -15,4 +15,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "exit status: 0 if all is sound, 1 if something is wrong, 4 if nothing that was read is "
         "wrong but faults of some instances cannot be seen"
     )
-    parser.set_defaults(run=later("cli.health", "health"), regions=True)
+    parser.set_defaults(run=later("cli.health", "health"), regions=True, reads=("file",))

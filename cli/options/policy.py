@@ -28,7 +28,7 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     check.add_argument(
         "--production", action="store_true", help="also list what must be set before it may act"
     )
-    check.set_defaults(run=later("cli.policy", "check"))
+    check.set_defaults(run=later("cli.policy", "check"), reads=("file",), offline=())
     explain = commands.add_parser(
         "explain",
         help="show which overrides apply to an instance, and what they set",
@@ -36,11 +36,11 @@ def _add_checks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     explain.add_argument("instance", help="its ID")
     explain.add_argument("--file", help="use this YAML file instead of the stack's policy")
-    explain.set_defaults(run=later("cli.policy", "explain"))
+    explain.set_defaults(run=later("cli.policy", "explain"), reads=("file",))
     schema = commands.add_parser(
         "schema", help="print the JSON Schema, for editors", example="policy schema"
     )
-    schema.set_defaults(run=later("cli.policy", "schema"))
+    schema.set_defaults(run=later("cli.policy", "schema"), offline=())
 
 
 def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -59,7 +59,7 @@ def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         example="policy diff policy.yaml",
     )
     diff.add_argument("file", help=_FILE)
-    diff.set_defaults(run=later("cli.policy_versions", "diff"))
+    diff.set_defaults(run=later("cli.policy_versions", "diff"), reads=("file",))
     put = commands.add_parser(
         "put",
         help="check a policy, and store it as the newest version",
@@ -67,7 +67,7 @@ def _add_versions(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     put.add_argument("file", help=_FILE)
     put.add_argument("--empty", action="store_true", help="also accept a document without settings")
-    put.set_defaults(run=later("cli.policy_versions", "put"))
+    put.set_defaults(run=later("cli.policy_versions", "put"), reads=("file",))
     history = commands.add_parser(
         "history",
         help="list the newest versions, who stored them, and which is in force",

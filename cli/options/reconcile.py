@@ -16,4 +16,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--store", action="store_true", help="add the differences to the ledger as corrections"
     )
-    command.set_defaults(run=later("cli.reconcile", "run"))
+    command.set_defaults(run=later("cli.reconcile", "run"), reads=("file",))

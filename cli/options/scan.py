@@ -40,4 +40,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--print-policy", action="store_true", help="print the IAM policy that a scan needs"
     )
-    parser.set_defaults(run=later("cli.scan", "run"), regions=True)
+    parser.set_defaults(run=later("cli.scan", "run"), regions=True, offline=("print_policy",))

@@ -67,4 +67,10 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.add_argument(
         "--out", type=Path, metavar="FILE", help="write to this file instead of standard output"
     )
-    made.set_defaults(run=later("cli.simulate", "run"), regions=True)
+    made.set_defaults(
+        run=later("cli.simulate", "run"),
+        regions=True,
+        reads=("policy",),
+        reads_folders=("traces",),
+        offline=("traces",),
+    )

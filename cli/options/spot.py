@@ -19,4 +19,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the operating system, as EC2 names it (default: %(default)s)",
     )
     parser.add_argument("--file", help="use this policy instead of the stack's")
-    parser.set_defaults(run=later("cli.spot", "run"), regions=True)
+    parser.set_defaults(run=later("cli.spot", "run"), regions=True, reads=("file",))

@@ -49,4 +49,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="VALUE",
         help="the value of the tag Purpose, if it was not the default",
     )
-    parser.set_defaults(run=later("cli.uninstall", "run"), regions=True)
+    parser.set_defaults(run=later("cli.uninstall", "run"), regions=True, reads=("recorded",))

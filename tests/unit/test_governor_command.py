@@ -274,6 +274,7 @@ def test_a_command_runs_with_its_profile_and_region(monkeypatch: pytest.MonkeyPa
     seen: list[list[str | None]] = []
     monkeypatch.setattr("cli.freezes.api_of", lambda _: seen.append([*map(os.environ.get, names)]))
     monkeypatch.setattr("cli.freezes._freezes", lambda *_: None)
+    monkeypatch.setattr(governor, "check_first", lambda *_: None)
     before = dict(os.environ)
 
     assert 0 == governor.main(["freezes", "--region", "eu-west-1", "--profile", "p"])

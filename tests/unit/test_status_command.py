@@ -791,14 +791,19 @@ def test_doctor_says_whether_the_deploy_worked(
 
 
 def test_doctor_of_a_file_or_in_json_asks_nothing_of_the_stack(
-    cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """A file may be tried without one; machines read `governor status --json`."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("mode: ask")
     cloud.denied = {"cloudformation"}
     monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [])
     assert 0 == governor.main(["doctor", "--json"])
     assert "[]" == capsys.readouterr().out.strip()
-    assert 0 == governor.main(["doctor", "--file", "policy.yaml"])
+    assert 0 == governor.main(["doctor", "--file", str(policy)])
     assert "did it work" not in capsys.readouterr().out
 
 

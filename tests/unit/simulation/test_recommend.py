@@ -558,7 +558,7 @@ def test_the_command_prints_the_choice_and_the_policy(
         (["--wrong-at-most", "5"], "--by and --wrong-at-most need --recommend"),
         (["--recommend", "--format", "html"], "leave out --format html"),
         (["--recommend", "--by", "owner"], "give project, or tag:KEY"),
-        (["--recommend", "--policy", "a.yaml", "--policy", "b.yaml"], "give --policy once"),
+        (["--recommend", "--policy", "-", "--policy", "-"], "give --policy once"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(

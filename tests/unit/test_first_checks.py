@@ -1,0 +1,193 @@
+"""Mistakes that are found before a command is loaded: files that are missing, no credentials."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cli import credentials, governor
+from cli.credentials import has_none
+from cli.errors import CommandError
+from cli.first_checks import check_first
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("boto3", "botocore", "pydantic", "yaml", "numpy", "governor.core", "simulation")
+AWS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+
+def run(line: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
+    """Run a line in a process of its own. Return its error, and the heavy modules it loaded."""
+    code = (
+        "import sys\nfrom cli.governor import main\n"
+        f"assert main({line!r}) == 1\n"
+        f"print([one for one in {HEAVY!r} if one in sys.modules])"
+    )
+    nothing = {
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'layers' / 'shared'}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**nothing, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr, done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "policy check nowhere.yaml",
+        "policy diff nowhere.yaml",
+        "policy put nowhere.yaml",
+        "policy explain i-0123456789abcdef0 --file nowhere.yaml",
+        "simulate --policy nowhere.yaml",
+        "simulate --traces nowhere.yaml",
+        "advice --file nowhere.yaml",
+        "doctor --file nowhere.yaml",
+        "spot g5.xlarge --file nowhere.yaml",
+        "reconcile nowhere.yaml",
+        "uninstall --recorded nowhere.yaml",
+    ],
+)
+def test_a_missing_file_is_found_before_the_command_is_loaded(line: str) -> None:
+    error, loaded = run(line.split(), AWS)
+    assert "governor: nowhere.yaml could not be read: No such file or directory\n" == error
+    assert "[]" == loaded
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status",
+        "approvals list",
+        "mode ask",
+        "report",
+        "doctor",
+        "preflight",
+        "scan",
+        "simulate",
+        "policy get",
+        "uninstall",
+    ],
+)
+def test_a_shell_without_credentials_is_found_before_the_command_is_loaded(line: str) -> None:
+    error, loaded = run(line.split(), {})
+    assert f"governor: {credentials.NONE}\n" == error
+    assert "[]" == loaded
+
+
+def test_every_argument_that_names_a_file_to_read_says_so() -> None:
+    """By what its help says of it; `--cache`, `--out` and the like are written."""
+    written = {"cache", "csv", "html", "out"}
+    for name in governor.COMMANDS:
+        for parser in _leaves(governor.parser(name)):
+            named = set()
+            for action in parser._actions:
+                is_file = action.metavar == "FILE" or action.dest == "file"
+                if is_file or action.dest == "traces":
+                    named.add(action.dest)
+            declared = {
+                *(parser.get_default("reads") or ()),
+                *(parser.get_default("reads_folders") or ()),
+            }
+            assert named - written == declared, parser.prog
+
+
+def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    if not below:
+        return [parser]
+    leaves = []
+    for one in below[0].choices.values():
+        leaves += _leaves(one)
+    return leaves
+
+
+def test_a_folder_is_no_file_but_traces_may_be_one(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="could not be read: Is a directory"):
+        check_first(governor.parsed(["policy", "check", str(tmp_path)]), {})
+    check_first(governor.parsed(["simulate", "--traces", str(tmp_path)]), {})
+
+
+def test_standard_input_and_a_pipe_are_left_for_the_command(tmp_path: Path) -> None:
+    """To open a pipe would wait for its writer, and then take what is in it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_first(governor.parsed(["policy", "check", str(pipe)]), {})
+    check_first(governor.parsed(["policy", "check", "-"]), {})
+
+
+@pytest.mark.parametrize("line", ["policy schema", "scan --print-policy"])
+def test_what_needs_no_credentials_runs_without(line: str, tmp_path: Path) -> None:
+    check_first(governor.parsed(line.split()), _nothing(tmp_path))
+
+
+def _nothing(home: Path) -> dict[str, str]:
+    return {
+        "AWS_CONFIG_FILE": str(home / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(home / "credentials"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "[default]\naws_access_key_id = x\n",
+        "[profile p]\ncredential_process = tool\n",
+        "[profile p]\nsso_session: work\n",
+        "[profile p]\nrole_arn=arn:aws:iam::1:role/x\n",
+        "[profile p]\nlogin_session = x\n",
+        "[profile p]\nsomething_new = x\n",
+    ],
+)
+def test_only_boto3_knows_whether_a_profile_has_credentials(settings: str, tmp_path: Path) -> None:
+    """Nothing is refused that may work: a program, a sign-in, or what later releases add."""
+    (tmp_path / "config").write_text(settings)
+    assert not has_none(_nothing(tmp_path))
+
+
+def test_a_profile_with_a_region_alone_has_no_credentials(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("# mine\n[default]\nregion = eu-west-1\noutput=json\n")
+    assert has_none(_nothing(tmp_path))
+
+
+@pytest.mark.parametrize("name", credentials._VARIABLES)
+def test_a_variable_may_give_credentials(name: str, tmp_path: Path) -> None:
+    assert not has_none({**_nothing(tmp_path), name: "x"})
+
+
+def test_an_instance_has_those_of_its_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found as botocore finds them, by the metadata service; its answer is not read here."""
+    environment = {**_nothing(tmp_path), "AWS_EC2_METADATA_DISABLED": "false"}
+    ends = socket.socketpair()
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: ends[0])
+    assert not has_none(environment)
+    ends[1].close()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert has_none(environment)
+    assert not has_none({**environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[::1]"})
+
+
+def test_a_profile_that_nothing_names_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile work]\ncredential_process = tool\n")
+    environment = {**_nothing(tmp_path), "AWS_PROFILE": "work"}
+    check_first(governor.parsed(["status"]), environment)
+    with pytest.raises(CommandError, match=r"\(wrok\) could not be found: pass --profile"):
+        check_first(governor.parsed(["status"]), {**environment, "AWS_PROFILE": "wrok"})
