@@ -20,6 +20,7 @@ export PYTHONPATH := layers/shared:.
 # What a recipe that set SECONDS to 0 has taken, for `make figures`.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
+# By starting it: a version manager's shim may stand for nothing.
 missing_python := $(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)
 
 .DEFAULT_GOAL := help
@@ -29,13 +30,13 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 env-project env-cloud env-sam env-browser env-release env-docs env-custodian env-checkov env-audit env-uv: env-%:
-	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
+	@"$(PYTHON)" -c '' 2>/dev/null || { echo "$(missing_python)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
 # Before anything is installed, built or started.
 .PHONY: arguments
 arguments:
-	@command -v "$(PYTHON)" >/dev/null || { echo "$(missing_python)"; exit 2; }
+	@"$(PYTHON)" -c '' 2>/dev/null || { echo "$(missing_python)"; exit 2; }
 	@"$(PYTHON)" -m scripts.make_arguments $(MAKECMDGOALS)
 
 demo: arguments env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself

@@ -8,7 +8,6 @@ refused before anything is built or created. Writes no file that git tracks.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from cli.other_stacks import EMPTY, is_ours, parameters_of, stacks_over_same_ins
 from governor.core.regions import is_region
 from scripts.deploy_log import run_logged
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
-from scripts.make_arguments import DEPLOY
+from scripts.make_arguments import DEPLOY, NO_STACK_NAME, STACK_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
@@ -81,12 +80,8 @@ class Deployment:
             stack = self.ask("Name of the stack", stack)
             found = self._describe(stack)
             is_first = found is None or found["StackStatus"] == "REVIEW_IN_PROGRESS"
-        # Names of roles contain it, and members check the same (stacks/member.yaml).
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,31}", stack):
-            raise DeployError(
-                f"{stack!r} cannot be the stack's name: letters, digits and hyphens, at "
-                "most 32; set STACK="
-            )
+        if not STACK_NAME.fullmatch(stack):
+            raise DeployError(f"{stack!r} {NO_STACK_NAME}")
         parameters = self._values.all(guided=is_first)
         if not is_first and found is not None:
             self._check_existing(stack, found, parameters)

@@ -17,6 +17,7 @@ from governor.core.errors import PolicyError
 from governor.policy.document import parse_policy
 from governor.policy.model.names import KEY_FOR_IAM
 from local.engine.templates import load_template
+from scripts.make_arguments import ADDRESS
 
 SHORT = {
     "MODE": "Mode",
@@ -134,7 +135,7 @@ class Parameters:
             )
         if broken := _broken_rule(rules, value):
             raise DeployError(f"{set_by}={value} is not allowed: {broken}")
-        if name == "AlertEmail" and value and not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
+        if name == "AlertEmail" and value and not ADDRESS.fullmatch(value):
             raise DeployError(f"{set_by}={value} is no address")
 
     def _check_policy(self, parameters: Mapping[str, str], *, is_first: bool) -> None:

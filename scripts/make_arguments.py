@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from cli.credentials import has_none, has_profile
 from scripts import environment
 from scripts.invoke_arguments import WrongArgumentError, given
 
@@ -45,6 +46,16 @@ VARIABLES: Mapping[str, Sequence[str]] = {
 _FOR_LAMBDA = ("build", "deploy", "release")
 """Targets that compile the layer for the Lambda runtime."""
 _MODES = ("observe", "ask", "auto")
+_REGION = re.compile(
+    "[a-z]{2,4}(-[a-z]+)*-(central|(north|south)(east|west)?|east|west)-[0-9]{1,2}"
+)
+"""The shape of all Regions: `governor.core.regions` has a wider one, of any words. botocore, which
+lists them, may not be installed yet."""
+STACK_NAME = re.compile("[A-Za-z][A-Za-z0-9-]{0,31}")
+"""Names of roles contain it, and members check the same (stacks/member.yaml)."""
+ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+"""A mail address."""
+NO_STACK_NAME = "cannot be the stack's name: letters, digits and hyphens, at most 32; set STACK="
 
 
 class WrongCall(Exception):
@@ -63,6 +74,8 @@ def main(goals: Sequence[str], values: Mapping[str, str]) -> int:
         _check_values(goals, values)
         if not set(goals).isdisjoint(_FOR_LAMBDA):
             _check_runtime()
+        if "deploy" in goals:
+            _check_credentials(values)
         if "release" in goals:
             _check_release(values.get("TAG", ""))
     except environment.Missing as error:
@@ -150,8 +163,18 @@ def _is_mode(value: str) -> None:
 
 
 def _is_region(value: str) -> None:
-    if not re.fullmatch(r"[a-z]{2,4}(-[a-z]+)+-\d", value):
+    if not _REGION.fullmatch(value):
         raise WrongCall(f"REGION={value}: set one like us-east-1")
+
+
+def _is_stack_name(value: str) -> None:
+    if not STACK_NAME.fullmatch(value):
+        raise WrongCall(f"{value!r} {NO_STACK_NAME}")
+
+
+def _is_address(value: str) -> None:
+    if not ADDRESS.fullmatch(value):
+        raise WrongCall(f"ALERT_EMAIL={value}: set an address like ops@example.com")
 
 
 _CHECKS: Mapping[str, Callable[[str], None]] = {
@@ -163,11 +186,9 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
     "YES": _is_one("YES"),
     "MODE": _is_mode,
     "REGION": _is_region,
+    "STACK": _is_stack_name,
+    "ALERT_EMAIL": _is_address,
 }
-
-
-_HAS_PIP = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('pip'))"
-"""Loads less than `import pip`."""
 
 
 def _check_runtime() -> None:
@@ -194,6 +215,26 @@ def _check_runtime() -> None:
         raise WrongCall(
             "python3.13 with pip is missing: the layer is compiled for that Lambda runtime. "
             "docs/lifecycle.md says how to get it"
+        )
+
+
+def _check_credentials(values: Mapping[str, str]) -> None:
+    """Check that there may be AWS credentials. Only boto3, which is not installed yet, finds out
+    what a profile's program or sign-in gives.
+
+    Raises:
+        WrongCall: there is no such profile, or there are certainly none.
+    """
+    found = dict(values)
+    profile = values.get("PROFILE")
+    if profile:
+        if not has_profile(profile, values):
+            raise WrongCall(f"PROFILE={profile}: there is no such profile in ~/.aws/config")
+        # As in the AWS CLI, a profile that is named wins over keys in the environment.
+        found.pop("AWS_ACCESS_KEY_ID", None)
+    if has_none(found):
+        raise WrongCall(
+            "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
         )
 
 

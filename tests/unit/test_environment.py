@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def _copied_to(folder: Path) -> Path:
     """Copy the parts of a fresh clone that `make` needs, and return their folder."""
     shutil.copy(ROOT / "Makefile", folder)
-    for name in ("scripts", "requirements"):
+    for name in ("scripts", "requirements", "cli"):
         shutil.copytree(ROOT / name, folder / name)
     return folder
 
