@@ -132,12 +132,20 @@ def look(check: Check, world: World) -> Finding:
     except AccessDenied as error:
         return denied(error)
     except (GovernorError, BotoCoreError) as error:
-        return unknown(
-            f"AWS could not be asked: {printable(str(error))}", "run it again; look at the reason"
-        )
+        return _failed(printable(str(error)), world)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {printable(str(error))}"
         return unknown(f"AWS answered in a form that is not known ({problem})", "report this")
+
+
+def _failed(reason: str, world: World) -> Finding:
+    """Return the finding of a check whose call failed. An imitation of AWS fails at calls that it
+    does not know, and would do so again."""
+    if world.imitation:
+        return unknown(
+            f"the {world.imitation} does not imitate this: {reason}", "run it in an AWS account"
+        )
+    return unknown(f"AWS could not be asked: {reason}", "run it again; look at the reason")
 
 
 def _of_aws(finding: Finding, world: World) -> Finding:

@@ -25,8 +25,8 @@ from cli import aws, governor, preflight
 from cli.errors import CommandError
 from cli.preflight import rights
 from cli.preflight.deployed import MEMBER_ROLES
-from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World
-from governor.core.errors import SafetyError
+from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World, unknown
+from governor.core.errors import CloudError, SafetyError
 from governor.policy.document import parse_policy
 from local.engine.simulators.pricing import instance_product
 from tests.iam import Request, allows, hub_roles
@@ -1003,3 +1003,24 @@ def test_what_an_imitation_of_aws_refutes_is_unknown(imitation: str, outcome: Ou
     assert outcome is finding.outcome
     assert ("the local cloud answers in place of AWS: no key" == finding.seen) == bool(imitation)
     assert CONFIRMED is preflight.look(right, world).outcome
+
+
+@pytest.mark.parametrize(
+    ("imitation", "seen", "advice"),
+    [
+        ("", "AWS could not be asked: x failed: 400", "run it again; look at the reason"),
+        (
+            "local cloud",
+            "the local cloud does not imitate this: x failed: 400",
+            "run it in an AWS account",
+        ),
+    ],
+)
+def test_a_call_that_an_imitation_never_answers_is_not_to_be_tried_again(
+    imitation: str, seen: str, advice: str
+) -> None:
+    def fails(_: World) -> Finding:
+        raise CloudError("x failed: 400")
+
+    world: Any = SimpleNamespace(now=NOW, clock=lambda: NOW, imitation=imitation)
+    assert unknown(seen, advice) == preflight.look(Check("made-up", Needs.NOTHING, fails), world)
