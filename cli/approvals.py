@@ -139,14 +139,16 @@ def _end(question: Mapping[str, Any]) -> str:
     return in_or_ago(question["expires_at"])
 
 
-def _named(api: Api, arguments: argparse.Namespace) -> str:
+def _named(api: Api, arguments: argparse.Namespace, *, to_read: bool = False) -> str:
     """Return the whole id of the question that the command line names.
+
+    Who only wants to read may type the first characters of a name, too.
 
     Raises:
         CommandError: it fits several questions, or none that is open or can be held.
     """
     text = str(arguments.id)
-    question = _listed(api, text)
+    question = _listed(api, text, to_read=to_read)
     return text if question is None else str(question["id"])
 
 
@@ -155,7 +157,7 @@ def _is_named_by_id(text: str, question: Mapping[str, Any]) -> bool:
     return text == question["instance_id"] or str(question["id"]).startswith(text)
 
 
-def _listed(api: Api, text: str) -> Mapping[str, Any] | None:
+def _listed(api: Api, text: str, *, to_read: bool = False) -> Mapping[str, Any] | None:
     """Return the listed question that a text names; `None` for a whole id, which needs no list.
 
     Raises:
@@ -169,18 +171,18 @@ def _listed(api: Api, text: str) -> Mapping[str, Any] | None:
         place = f"{question['account']}/{question['region']}"
         names = (question["instance_name"], question["instance_id"])
         candidates.append(Candidate(question["id"], names, f"{names[0]} ({names[1]}) in {place}"))
-    found = find(text, candidates, "questions")
+    found = find(text, candidates, "questions", to_read=to_read)
     if found is None:
         raise CommandError(
             f"no question that is open or can be held is about {printable(text)!r}"
-            f"{suggestion(text, candidates)}. `governor approvals list` lists them. To find "
+            f"{suggestion(text, candidates) or '.'} `governor approvals list` lists them. To find "
             "one that is over, give its whole ID, as in --json or the mail"
         )
     return next(question for question in questions if question["id"] == found.id)
 
 
 def _show(api: Api, arguments: argparse.Namespace) -> None:
-    question = api.call("GET", _path(_named(api, arguments)))
+    question = api.call("GET", _path(_named(api, arguments, to_read=True)))
     _print_question(question, as_json=arguments.json)
 
 

@@ -234,11 +234,16 @@ def _everywhere() -> argparse.ArgumentParser:
 def parsed(line: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a line.
 
-    As argparse does, it ends the program where the line is wrong or asks for help.
+    As argparse does, it ends the program where the line is wrong or asks for help. A line without a
+    command asks for it, and `help COMMAND` is `COMMAND --help`.
     """
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])
     rest += line[end:]
+    if not rest:
+        rest = ["--help"]
+    elif rest[0] == "help":
+        rest = [*rest[1:], "--help"]
     command = next((word for word in rest if not word.startswith("-")), None)
     top = parser(command)
     if command:

@@ -36,10 +36,13 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     return {one: one[:length] for one in ids}
 
 
-def find(text: str, candidates: Sequence[Candidate], what: str) -> Candidate | None:
+def find(
+    text: str, candidates: Sequence[Candidate], what: str, *, to_read: bool = False
+) -> Candidate | None:
     """Return the candidate that this text names, or `None` if it names none.
 
-    A whole id counts before all else. `what` is the plural by which the candidates are called.
+    A whole id counts before all else. `what` is the plural by which the candidates are called. Who
+    only wants to read (`to_read`) may type the first characters of a name, too.
 
     Raises:
         CommandError: it fits several; the message lists them with their ids.
@@ -48,6 +51,8 @@ def find(text: str, candidates: Sequence[Candidate], what: str) -> Candidate | N
         if candidate.id == text:
             return candidate
     fitting = [candidate for candidate in candidates if _fits(text, candidate)]
+    if to_read and not fitting:
+        fitting = [candidate for candidate in candidates if _begins_a_name(text, candidate)]
     if len(fitting) > 1:
         raise CommandError(_ambiguous(text, fitting, candidates, what))
     return fitting[0] if fitting else None
@@ -57,6 +62,10 @@ def _fits(text: str, candidate: Candidate) -> bool:
     if text in candidate.names:
         return True
     return len(text) >= _FEWEST and candidate.id.startswith(text)
+
+
+def _begins_a_name(text: str, candidate: Candidate) -> bool:
+    return len(text) >= _FEWEST and any(name.startswith(text) for name in candidate.names)
 
 
 def _ambiguous(

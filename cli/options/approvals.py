@@ -7,6 +7,13 @@ import argparse
 from cli.options.later import later
 from cli.options.values import read_end
 
+_OVER = "a question that is over needs its whole ID"
+_QUESTION = f"the instance's name or ID, or the first characters of the question's ID; {_OVER}"
+_QUESTION_TO_READ = (
+    "the instance's name or ID, or the first characters of one of them or of the question's ID; "
+    f"{_OVER}"
+)
+
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their options."""
@@ -19,8 +26,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             made.add_argument(
                 "id",
                 metavar="QUESTION",
-                help="the instance's name or ID, or the first characters of the question's ID; "
-                "a question that is over needs its whole ID",
+                help=_QUESTION_TO_READ if name == "show" else _QUESTION,
             )
         return made
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from cli.approvals import _approve, _list
+from cli.approvals import _approve, _keep, _list, _show
 from cli.errors import CommandError
 from cli.freezes import _freezes
 from cli.open import _open
@@ -202,8 +202,29 @@ def test_a_name_of_two_questions_answers_none(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_name_of_no_question_is_guessed() -> None:
-    with pytest.raises(CommandError, match=r"about 'tran-a'; did you mean train-a\?\. `governor"):
+    with pytest.raises(CommandError, match=r"about 'tran-a'; did you mean train-a\? `governor"):
         answered("tran-a", QUESTION)
+    with pytest.raises(CommandError, match=r"about 'xyz'\. `governor"):
+        answered("xyz", QUESTION)
+
+
+def test_the_first_characters_of_a_name_are_enough_to_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """To answer they are not, not even no: another instance may be meant."""
+    api: Any = FakeApi(QUESTION, {**OTHER, "instance_name": "train-b"})
+    run = {"json": True, "instance_id": None, "accept_losses": False, "until": None}
+    with pytest.raises(CommandError, match="'train' fits 2 questions"):
+        _show(api, argparse.Namespace(id="train", **run))
+    api = FakeApi(QUESTION)
+    _show(api, argparse.Namespace(id="train", **run))
+    assert ("GET", f"/api/approvals/{QUESTION['id']}") == api.calls[-1]
+    capsys.readouterr()
+    for answer in (_approve, _keep):
+        api = FakeApi(QUESTION)
+        with pytest.raises(CommandError, match="is about 'train'; did you mean train-a"):
+            answer(api, argparse.Namespace(id="train", **run))
+        assert [("GET", "/api/approvals")] == api.calls
 
 
 def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

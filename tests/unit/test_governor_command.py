@@ -169,6 +169,28 @@ def test_the_help_has_every_command_in_a_group_with_an_example(
             assert f"              $ governor {command.example}" in lines
 
 
+@pytest.mark.parametrize("line", [[], ["help"], ["--json", "help"]], ids=" ".join)
+def test_a_line_without_a_command_prints_the_help(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        governor.main(line)
+    assert 0 == ended.value.code
+    shown = capsys.readouterr().out
+    assert all(f"{title}:" in shown for title in governor.GROUPS)
+
+
+def test_help_takes_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (["help", "policy", "check"], ["policy", "check", "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            governor.main(line)
+        assert 0 == ended.value.code
+        assert "usage: governor policy check" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        governor.main(["help", "polcy"])
+    assert "did you mean policy?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -23,6 +23,16 @@ def test_a_part_of_a_name_names_nothing(text: str) -> None:
     assert find(text, [ONE, TWO, TWIN], "questions") is None
 
 
+def test_a_part_of_a_name_is_enough_to_read() -> None:
+    """A name counts before the start of a longer one."""
+    longer = Candidate("88888888" + "0" * 24, ("notebook-11", "i-0999"), "notebook-11 (i-0999)")
+    assert ONE == find("notebook-1", [longer, ONE, TWO], "questions", to_read=True)
+    assert TWO == find("note", [TWO], "questions", to_read=True)
+    assert find("not", [TWO], "questions", to_read=True) is None
+    with pytest.raises(CommandError, match="'notebook' fits 2 questions"):
+        find("notebook", [ONE, TWO], "questions", to_read=True)
+
+
 @pytest.mark.parametrize(("text", "ids"), [("notebook-2", "222 777"), ("3f2a", "111 222")])
 def test_what_fits_two_is_refused_with_the_candidates(text: str, ids: str) -> None:
     with pytest.raises(CommandError) as refused:
