@@ -30,6 +30,10 @@ from governor.policy.versions import waits_for_two
 
 KEY = "policy.yaml"
 _SHOWN = 20
+_NAMED = 5
+"""The most versions that an error names."""
+_NO_VERSION = ("NoSuchVersion", "InvalidArgument")
+"""S3's answers for a version that does not exist; the second for a text that cannot be one."""
 _WHOLE = 32
 """Characters of a version id of S3."""
 _COLUMNS = (
@@ -210,8 +214,40 @@ def _version(arguments: argparse.Namespace, session: boto3.Session) -> str:
         stored = s3.get_object(Bucket=bucket, Key=KEY, VersionId=version)
         return str(stored["Body"].read().decode(errors="replace"))
     except (ClientError, BotoCoreError) as error:
+        if isinstance(error, ClientError) and error.response["Error"]["Code"] in _NO_VERSION:
+            raise CommandError(_missing_version(s3, bucket, arguments.version)) from None
         why = f"version {printable(arguments.version)} could not be read: {aws.reason(error)}"
         raise CommandError(f"{why.rstrip('.')}: see `governor policy history`") from None
+
+
+def _missing_version(s3: Any, bucket: str, text: str) -> str:
+    """Return that there is no version that begins with this text, and which there are.
+
+    Raises:
+        CommandError: the versions could not be listed.
+    """
+    try:
+        candidates = _newest(s3, bucket)
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(f"the versions could not be listed: {aws.reason(error)}") from None
+    if not candidates:
+        return f"there is no version {printable(text)!r} of the policy: none was stored yet"
+    shorts = short_ids([candidate.id for candidate in candidates])
+    lines = [f"there is no version {printable(text)!r} of the policy. The newest are:"]
+    for candidate in candidates[:_NAMED]:
+        lines.append(f"  {shorts[candidate.id]}  {candidate.text}")
+    lines.append("`governor policy history` says who stored them.")
+    return "\n".join(lines)
+
+
+def _newest(s3: Any, bucket: str) -> list[Candidate]:
+    """Return the newest versions, newest first. Raises: ClientError, BotoCoreError."""
+    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=_SHOWN)
+    candidates = []
+    for version in listed.get("Versions", []):
+        stored_at = f"stored {version['LastModified']:%Y-%m-%d %H:%M} UTC"
+        candidates.append(Candidate(version["VersionId"], (), stored_at))
+    return candidates
 
 
 def _whole_version(s3: Any, bucket: str, text: str) -> str:
@@ -223,12 +259,7 @@ def _whole_version(s3: Any, bucket: str, text: str) -> str:
     """
     if len(text) >= _WHOLE:
         return text
-    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=_SHOWN)
-    candidates = []
-    for version in listed.get("Versions", []):
-        stored_at = f"stored {version['LastModified']:%Y-%m-%d %H:%M} UTC"
-        candidates.append(Candidate(version["VersionId"], (), stored_at))
-    found = find(text, candidates, "versions")
+    found = find(text, _newest(s3, bucket), "versions")
     return found.id if found else text
 
 

@@ -8,6 +8,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -265,10 +266,24 @@ def test_an_earlier_version_that_is_refused_now_is_not_stored(
     stack.put_object(Body=PARAMETER.encode(), Metadata={"author": ALICE})
     assert "0:1: error: base: mode" in said(capsys, "policy", "rollback", "0", status=1)
     for command in ("rollback", "get"):
-        out = said(capsys, "policy", command, "9", status=1)
-        assert "version 9 could not be read" in out
-        assert out.endswith(": see `governor policy history`\n")
+        assert [
+            "governor: there is no version '9' of the policy. The newest are:",
+            "  1  stored 2026-11-02 00:00 UTC",
+            "  0  stored 2026-11-01 00:00 UTC",
+            "`governor policy history` says who stored them.",
+        ] == said(capsys, "policy", command, "9", status=1).splitlines()
     assert 2 == len(stack.versions)
+
+
+def test_a_version_of_none_and_one_that_may_not_be_read(
+    stack: Stack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "policy: none was stored yet" in said(capsys, "policy", "rollback", "0", status=1)
+    refused = mock.Mock(side_effect=client_error("AccessDenied"))
+    monkeypatch.setattr(stack, "get_object", refused)
+    out = said(capsys, "policy", "rollback", "0", status=1)
+    assert "version 0 could not be read" in out
+    assert out.endswith(": see `governor policy history`\n")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}\n"])
