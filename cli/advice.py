@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from cli.errors import CommandError
 from cli.fleet import over_the_fleet
 from cli.leftovers import Leftovers, left_behind
 from cli.nearest import nearest
+from cli.notes import print_note
 from cli.output import Output
 from cli.policy import deployed
 from cli.simulate import default_cache, endpoint_of
@@ -254,11 +254,11 @@ def _print(
             "was measured in the last weeks (`advice.weeks` of the policy)"
         )
     for line in unread:
-        print(f"not known: {printable(line)}", file=sys.stderr)
+        print_note(f"not known: {printable(line)}")
     if left_out:
-        print(f"{left_out} dismissed; --all prints them", file=sys.stderr)
+        print_note(f"{left_out} dismissed; --all prints them")
     if advices:
-        print(_NOTES, file=sys.stderr)
+        print_note(_NOTES)
 
 
 def _print_advice(advice: Advice, dismissed_until: UtcDatetime | None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -19,6 +18,7 @@ from urllib.parse import quote
 from cli import times
 from cli.api import Api, api_of
 from cli.errors import CommandError
+from cli.notes import print_note
 from cli.references import Candidate, find, short_ids, suggestion
 from cli.tables import Column, print_table, print_text
 from cli.times import in_or_ago, since, until
@@ -286,7 +286,7 @@ def _hold(api: Api, arguments: argparse.Namespace) -> None:
 
 def _end_keep(api: Api, arguments: argparse.Namespace) -> None:
     _answer(api, arguments, _named(api, arguments), {"answer": "end-keep"})
-    print("the keep is over; the next sweep judges the instance again", file=sys.stderr)
+    print_note("the keep is over; the next sweep judges the instance again")
 
 
 def _path(approval_id: str) -> str:

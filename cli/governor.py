@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from cli.errors import CommandError
 from cli.first_checks import check_first
 from cli.nearest import nearest
+from cli.notes import noted, print_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,10 @@ class _Parser(argparse.ArgumentParser):
             epilog = f"example: governor {example}\n{_ANYWHERE}"
         made = {"epilog": epilog, "formatter_class": _Lines, **settings}
         super().__init__(*arguments, **made)
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, noted(f"{self.prog}: error: {message}") + "\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -300,10 +305,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = int(given.run(given) or 0)
         sys.stdout.flush()
     except CommandError as error:
-        print(f"governor: {error}", file=sys.stderr)
+        print_note(f"governor: {error}")
         return 1
     except KeyboardInterrupt:
-        print("governor: interrupted", file=sys.stderr)
+        print_note("governor: interrupted")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough, as `head`; the rest of the buffer must not fail at exit.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli import policy as policy_commands
 from cli.errors import CommandError
+from cli.notes import print_note
 from cli.policy_meetings import policies_of
 from cli.progress import Counter, Progress
 from cli.tables import Column, plain_text, shown_text, table_text
@@ -80,10 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
-        print(
-            "\nInterrupted. What was read is kept: run the command again to continue.",
-            file=sys.stderr,
-        )
+        print_note("\nInterrupted. What was read is kept: run the command again to continue.")
         return _INTERRUPTED
     if arguments.out is None:
         print(text)
@@ -287,7 +284,7 @@ def _from_traces(path: Path, books: Sequence[NamedBook]) -> tuple[list[Recording
             recordings = read_traces(path, wish.metrics, left_out.append)
     finally:
         for text in left_out:
-            print(f"warning: {text}", file=sys.stderr)
+            print_note(f"warning: {text}")
     return recordings, [*_TRACE_NOTES, *(f"Warning: {text}" for text in left_out)]
 
 
@@ -345,10 +342,9 @@ def _check_surveys(
         )
     most_usd = sum((survey.most_usd for survey in surveys), Decimal(0))
     most_metrics = sum(survey.most_metrics for survey in surveys)
-    print(
+    print_note(
         f"{plural(count, 'instance')}, {plural(days, 'day')}: at most {most_metrics:,} metrics "
-        f"are requested, which costs {_cost(most_usd)} at list price",
-        file=sys.stderr,
+        f"are requested, which costs {_cost(most_usd)} at list price"
     )
     if most_usd > arguments.limit_usd and not arguments.yes:
         raise CommandError(
@@ -404,7 +400,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path} could not be written: {error}") from None
-    print(f"Written to {path}.", file=sys.stderr)
+    print_note(f"Written to {path}.")
 
 
 def default_cache() -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -19,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli.capacity import scores
 from cli.errors import CommandError
+from cli.notes import print_note
 from cli.policy import deployed, read
 from cli.progress import Progress
 from cli.tables import Column, print_table, print_text
@@ -163,6 +163,6 @@ def _print(
     if rows:
         types = ", ".join(types_with_same_gpus(name))
         print_table(_COLUMNS, rows)
-        print(f"Score: of the Region, 1 to 10, for one of {types}.", file=sys.stderr)
+        print_note(f"Score: of the Region, 1 to 10, for one of {types}.")
     for problem in problems:
-        print(f"not known: {printable(problem)}", file=sys.stderr)
+        print_note(f"not known: {printable(problem)}")

@@ -125,6 +125,11 @@ def shown_text(text: str) -> str:
     """
     if not sys.stdout.isatty():
         return text
+    return in_lines(text)
+
+
+def in_lines(text: str) -> str:
+    """Return sentences in lines of the width of the terminal, each indented like its first."""
     width = terminal().width
     lines: list[str] = []
     for line in text.split("\n"):

@@ -21,6 +21,7 @@ from cli import aws
 from cli.errors import CommandError
 from cli.leftovers import Leftover, Leftovers
 from cli.nearest import nearest
+from cli.notes import print_note
 from cli.options.uninstall import REMOVABLE
 from cli.other_stacks import EMPTY, is_ours, parameters_of
 from cli.output import Output
@@ -361,7 +362,7 @@ def _confirm(name: str, typed: str | None, wanted: list[str]) -> None:
         CommandError: it is another name, or nobody can be asked.
     """
     if typed is None and sys.stdin.isatty():
-        print(f"This removes {', '.join(wanted)} of the stack {name}.", file=sys.stderr)
+        print_note(f"This removes {', '.join(wanted)} of the stack {name}.")
         typed = input("Type the name of the stack: ").strip()
     if typed != name:
         raise CommandError(f"nothing was removed: confirm with --confirm {name}")

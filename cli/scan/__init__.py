@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import NoReturn
 
 from cli import aws
 from cli.errors import CommandError
+from cli.notes import print_note
 from cli.progress import Progress
 from cli.scan.interruption import Outcome, leave_if_stuck, until_interrupted
 from cli.scan.outputs import print_report, write_files
@@ -69,7 +69,7 @@ def _shown(report: Report | None, arguments: argparse.Namespace) -> int:
     """Print the report and write its files, or say that there is none; return the exit status.
     Raises: CommandError if something cannot be written."""
     if report is None:
-        print("governor: interrupted before the first Region was read", file=sys.stderr)
+        print_note("governor: interrupted before the first Region was read")
         return INCOMPLETE
     print_report(report, arguments)
     write_files(report, arguments)
@@ -98,7 +98,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 def _refuse(problem: str) -> NoReturn:
     """End the program as argparse does at a wrong line, with status 2."""
-    print(f"governor scan: error: {problem}", file=sys.stderr)
+    print_note(f"governor scan: error: {problem}")
     raise SystemExit(2)
 
 

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from cli.errors import CommandError
+from cli.notes import print_note
 from cli.scan.tags import tag_commands
 from governor.core.documents import plain
 from governor.policy.model.policy import Policy
@@ -74,7 +75,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise CommandError(f"{path} could not be written: {error.strerror}") from None
-    print(f"written: {path}", file=sys.stderr)
+    print_note(f"written: {path}")
 
 
 def _warn(report: Report) -> None:
@@ -82,6 +83,6 @@ def _warn(report: Report) -> None:
     from governor.scan.rules import refusals_of
     from governor.scan.words import headline, refusal_text
 
-    print(headline(report), file=sys.stderr)
+    print_note(headline(report))
     for refusal in refusals_of(report.unread):
-        print(f"not read: {refusal_text(refusal)}", file=sys.stderr)
+        print_note(f"not read: {refusal_text(refusal)}")
