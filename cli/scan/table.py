@@ -1,6 +1,6 @@
 """The report of a scan for a terminal, 80 columns wide.
 
-Two lines a resource: a list can be looked over, and no name is cut short of use. A command is
+Two lines a resource: a list can be looked over, and the name comes first. A command is
 whole: on a terminal a backslash ends each of its lines, so that a shell reads them as one.
 """
 
@@ -23,6 +23,9 @@ _MOST_COMMANDS = 10
 _MOST_REFUSALS = 10
 _LEFT = "{:>12}  {:<13}  {:<6}  "
 _LAST_COLUMN = _WIDTH - len(_LEFT.format("", "", ""))
+_BELOW = " " * 14
+"""Begins the second line of a resource, below the findings: a type and its place are longer than
+the last column."""
 _GOVERNED = "* "
 _EVERYTHING = "`--csv FILE`, `--html FILE` and `--json` have all of them"
 
@@ -49,7 +52,7 @@ def _table(report: Report) -> list[str]:
         return []
     wasted = [row for row in report.rows if row.judgment.finding.is_waste]
     others = [row for row in report.rows if not row.judgment.finding.is_waste]
-    lines = [_line("USD A MONTH", "FINDING", "PROOF", "WHAT, NAME, PLACE AND OWNER")]
+    lines = [_line("USD A MONTH", "FINDING", "PROOF", "NAME AND OWNER, THEN TYPE AND PLACE")]
     for row in wasted[:_MOST_WASTED]:
         lines += _row(row)
     lines += _rest(wasted[_MOST_WASTED:])
@@ -66,15 +69,21 @@ def _table(report: Report) -> list[str]:
 
 
 def _row(row: Row) -> Iterator[str]:
-    """Yield the two lines of a resource."""
+    """Yield the two lines of a resource. An owner for whom the first has no room is on the
+    second."""
     resource = row.resource
     name = resource.name or resource.resource_id
     price = "unknown" if row.usd_per_month is None else money(row.usd_per_month)
     mark = _GOVERNED if resource.is_governed else ""
-    first = f"{mark}{resource.what}, {name}"
     judgment = row.judgment
+    owner = row.owner or "no owner"
+    first = f"{mark}{name}, {owner}"
+    second = f"{resource.what}, {resource.target}"
+    if cell_len(printable(first)) > _LAST_COLUMN:
+        first = f"{mark}{name}"
+        second = f"{second}, {owner}"
     yield _line(price, judgment.finding, judgment.strength, first)
-    yield _line("", "", "", f"{resource.target}, {row.owner or 'no owner'}")
+    yield f"{_BELOW}{_cut(second, _WIDTH - len(_BELOW))}"
 
 
 def _rest(rows: Sequence[Row]) -> list[str]:
@@ -94,10 +103,15 @@ def _rest(rows: Sequence[Row]) -> list[str]:
 
 def _line(price: str, finding: str, strength: str, text: str) -> str:
     """Return a line of the table; its last column is cut to the width."""
+    return f"{_LEFT.format(price, finding, strength)}{_cut(text, _LAST_COLUMN)}".rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the text in at most that width; a character may be two cells wide."""
     shown = printable(text)
-    if cell_len(shown) > _LAST_COLUMN:
-        shown = f"{set_cell_size(shown, _LAST_COLUMN - 1).rstrip()}…"
-    return f"{_LEFT.format(price, finding, strength)}{shown}".rstrip()
+    if cell_len(shown) <= width:
+        return shown
+    return f"{set_cell_size(shown, width - 1).rstrip()}…"
 
 
 def _what_to_do(report: Report) -> list[str]:

@@ -156,6 +156,21 @@ def test_every_finding_fits_into_the_table(finding: Finding) -> None:
     assert heading.index("PROOF") == shown.index("strong")
 
 
+@pytest.mark.parametrize(
+    "name", ["abandoned-training-run", "abandoned-training-run-of-summer"]
+)
+def test_a_name_is_whole_and_so_is_its_type(name: str) -> None:
+    """An owner for whom the first line has no room is on the second."""
+    lines = report_text(report([row(1, IDLE, name=name)])).splitlines()
+    at = next(index for index, line in enumerate(lines) if name in line and "strong" in line)
+    below = lines[at + 1]
+    assert "g5.12xlarge, 4 x A10G, 210987654321/eu-west-1" in below
+    assert "…" not in lines[at] + below
+    owner = row(1, IDLE).owner or "no owner"
+    assert owner in lines[at] + below
+    assert (owner in lines[at]) == (len(f"{name}, {owner}") <= 43)
+
+
 def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> None:
     """A reader of one line knows enough."""
     whole = report(
@@ -203,7 +218,7 @@ def test_a_wasted_resource_without_a_price_is_named_beside_the_sum() -> None:
 def test_a_governed_resource_is_marked() -> None:
     """In each format."""
     whole = report([row(1, IDLE, is_governed=True), row(2, IDLE)])
-    assert 1 == report_text(whole).count("* g5.12xlarge")
+    assert 1 == len(re.findall(r"  strong  \* ", report_text(whole)))
     assert 1 == page_html(whole).count(", governed")
     assert ["False", "True"] == sorted(one["is_governed"] for one in rows_of_csv(rows_csv(whole)))
 
