@@ -156,9 +156,7 @@ def test_every_finding_fits_into_the_table(finding: Finding) -> None:
     assert heading.index("PROOF") == shown.index("strong")
 
 
-@pytest.mark.parametrize(
-    "name", ["abandoned-training-run", "abandoned-training-run-of-summer"]
-)
+@pytest.mark.parametrize("name", ["abandoned-training-run", "abandoned-training-run-of-summer"])
 def test_a_name_is_whole_and_so_is_its_type(name: str) -> None:
     """An owner for whom the first line has no room is on the second."""
     lines = report_text(report([row(1, IDLE, name=name)])).splitlines()
