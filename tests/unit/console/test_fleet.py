@@ -188,11 +188,11 @@ def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None
 )
 def test_a_filter_that_nothing_matches_offers_all_that_is_visible(query: dict[str, str]) -> None:
     """It said that no instance is visible, with advice how to govern one."""
-    page = html(fleet, world_of(3), **query)
+    page = html(fleet, world_of(3), None, **query)
 
     assert '<p>No instance matches. <a href="/fleet">Show all 3</a>.</p>' in page
     assert "visible to you" not in page
-    assert "No instance here is visible to you." in html(fleet, ConsoleWorld(), **query)
+    assert "No instance here is visible to you." in html(fleet, ConsoleWorld(), None, **query)
 
 
 def test_many_rows_are_paged_and_none_is_lost() -> None:

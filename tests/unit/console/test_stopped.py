@@ -141,7 +141,7 @@ def test_what_a_stopped_instance_cost_is_the_same_figure_on_all_pages(make: Any)
 
     assert "$24 a day if started again" in html(overview, world)
     assert '<td class="number day">$24</td>' in html(project, world, name="vision")
-    assert "<dd>$24 a day while it ran" in html(instance, world, **place)
+    assert "<dd>$24 a day while it ran" in html(instance, world, None, **place)
 
 
 def test_the_storage_of_a_stopped_instance_stands_beside_its_price() -> None:
