@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -21,6 +21,9 @@ from governor.policy.model.policy import Override, Policy
 from governor.policy.yaml_document import Path, shown
 
 Made = TypeVar("Made", Policy, Override, Ownership)
+_MOST_TO_READ_AGAIN = 100
+"""With more mistakes than this, nobody needs those that they hide, and each reading of such a
+document takes the sweep's time."""
 
 
 @cache
@@ -66,8 +69,10 @@ def _every_mistake(kind: type[Made], settings: object, error: ValidationError) -
     """
     mistakes = _mistakes(error)
     unknown = {path for path, reason in mistakes if reason == _UNKNOWN}
-    if unknown:
+    if unknown and len(mistakes) <= _MOST_TO_READ_AGAIN:
         mistakes += _new_mistakes(kind, settings, unknown, mistakes, ignored=())
+    if len(mistakes) > _MOST_TO_READ_AGAIN:
+        return mistakes
     wrong = {path for path, _ in mistakes}
     return mistakes + _new_mistakes(kind, settings, wrong, mistakes, ignored=(ContradictionError,))
 
@@ -82,52 +87,58 @@ def _new_mistakes(
     """Return the mistakes of the settings without those at the paths `left_out`, by paths within
     the whole settings. Mistakes at the paths of `known` ones, and of the types in `ignored`, are
     not among them; empty if no other is."""
+    kept_indices: dict[Path, list[int]] = {}
+    rest = _without(settings, left_out, kept_indices)
     try:
-        _read(kind, _without(settings, left_out))
+        _read(kind, rest)
     except ValidationError as error:
         known_paths = {path for path, _ in known}
         new_mistakes = []
         for shifted_path, reason in _mistakes(error, ignored):
-            path = _path_before(settings, left_out, shifted_path)
+            path = _path_before(kept_indices, shifted_path)
             if path not in known_paths:
                 new_mistakes.append((path, reason))
         return new_mistakes
     return []
 
 
-def _without(settings: Any, left_out: Collection[Path], above: Path = ()) -> Any:
-    """Return a copy of the settings at the path `above` without those at the paths `left_out`."""
+def _without(
+    settings: Any,
+    left_out: Collection[Path],
+    kept_indices: dict[Path, list[int]],
+    above: Path = (),
+) -> Any:
+    """Return a copy of the settings at the path `above` without those at the paths `left_out`. Add
+    to `kept_indices`, by the path of each list, the indices of the items that the copy has."""
     if isinstance(settings, dict):
         kept: dict[str, Any] = {}
         for name, value in settings.items():
             path = (*above, str(name))
             if path not in left_out:
-                kept[name] = _without(value, left_out, path)
+                kept[name] = _without(value, left_out, kept_indices, path)
         return kept
     if isinstance(settings, list):
-        items = []
+        items: list[Any] = []
+        indices = kept_indices[above] = []
         for index, item in enumerate(settings):
             path = (*above, str(index))
             if path not in left_out:
-                items.append(_without(item, left_out, path))
+                items.append(_without(item, left_out, kept_indices, path))
+                indices.append(index)
         return items
     return settings
 
 
-def _path_before(settings: Any, left_out: Collection[Path], shifted_path: Path) -> Path:
-    """Return the path that a setting had before those at the paths `left_out` were left out, which
-    moves the later items of a list forward."""
+def _path_before(kept_indices: Mapping[Path, Sequence[int]], shifted_path: Path) -> Path:
+    """Return the path that a setting had before others were left out, which moved the later items
+    of a list forward. `kept_indices` is what `_without` has filled."""
     path: Path = ()
     for part in shifted_path:
-        if isinstance(settings, list) and part.isdecimal():
-            indices = range(len(settings))
-            kept_indices = [index for index in indices if (*path, str(index)) not in left_out]
-            index = kept_indices[int(part)]
-            path = (*path, str(index))
-            settings = settings[index]
+        indices = kept_indices.get(path)
+        if indices is not None and part.isdecimal():
+            path = (*path, str(indices[int(part)]))
         else:
             path = (*path, part)
-            settings = settings.get(part) if isinstance(settings, dict) else None
     return path
 
 
