@@ -401,8 +401,8 @@ BUGS = (
         (
             Edit(
                 "remediation.seals:CheckSeals.must_be_sealed",
-                "self._must_fit(\n        Duty.OPENING",
-                "(lambda *_: None)(\n        Duty.OPENING",
+                "self._must_fit(Duty.OPENING",
+                "(lambda *_: None)(Duty.OPENING",
             ),
         ),
         ("forged terms, and a looser policy",),
