@@ -14,6 +14,7 @@ from governor.approvals.messages.failures import (
 )
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.rules.approval import hold_of
+from governor.approvals.rules.sealing import unsealed_text
 from governor.core.units import people, sentence
 from governor.episode.model.episode import Outcome
 from governor.limits.model.pause import Pause
@@ -115,3 +116,27 @@ def test_an_error_is_still_read_as_one(outcome: Outcome) -> None:
 
     assert expected == readable_end(outcome, reason, "UTC", NOW)
     assert expected == readable_failure(reason, "UTC", NOW)
+
+
+@pytest.mark.parametrize("by", IDENTITIES)
+def test_a_question_that_an_exemption_voids_names_its_author(by: str) -> None:
+    """Releases before wrote the words first, and the author in brackets."""
+    recorded = f"{EXEMPT_BY_DECISION}: {TYPED} ({by})"
+    expected = f"Exempted by decision: {TYPED} ({people(by)})."
+
+    assert expected == readable_end(Outcome.VOID, recorded, "Europe/Berlin", NOW)
+
+
+def test_an_author_with_a_space_in_the_name_is_named() -> None:
+    """As the subject of an issuer may have."""
+    assert "Kept by Alice Smith (signed in): until 9 UTC." == readable(
+        "kept by oidc:Alice Smith: until 9 UTC", "Europe/Berlin", NOW
+    )
+
+
+def test_a_lack_of_a_seal_names_the_person_and_no_error() -> None:
+    """A guard notes it with the name of its error."""
+    reason = f"Unsealed: {unsealed_text('the answer of link:alice@example.com')}"
+    text = readable_end(Outcome.VOID, reason, "UTC", NOW)
+
+    assert text.startswith("The answer of alice@example.com (mail link) has no seal")

@@ -54,12 +54,17 @@ _IDENTITIES = (
 """Recorded identities, and how people read them. ARNs and tag keys, such as
 `aws:cloudformation:stack-name`, are none."""
 _DONE_BY = re.compile(
-    r"(?P<before>(?:everything is )?(?:kept|exempted|held|approved|paused) by )(?P<by>\S+?)"
-    r"(?: and (?P<second>[a-z]+:\S+?))?(?P<after>(?:: | \().*)?",
+    r"(?P<before>(?:everything is )?(?:kept|exempted|held|approved|paused) by )"
+    r"(?P<by>oidc:.+?|\S+?)(?: and (?P<second>[a-z]+:\S+?))?(?P<after>(?:: | \().*)?",
     re.DOTALL,
 )
 """A recorded sentence that a person's words may follow: `kept by link:alice@example.com: training
 until Friday`."""
+_EXEMPTED = re.compile(
+    r"(?P<before>exempted by decision: .* \()(?P<by>[^()]+)(?P<after>\))", re.DOTALL
+)
+"""A recorded sentence with a person's words before the person: `exempted by decision: needed for a
+demo (link:alice@example.com)`."""
 _NAMES_A_PERSON = (
     re.compile(r"(?P<before>it was stopped, and )(?P<by>\S+)(?P<after> started it again)"),
     re.compile(r"(?P<before>the answer of )(?P<by>\S+)(?P<after> has no seal of this release: .*)"),
@@ -313,7 +318,7 @@ def people_in_record(text: str) -> str:
     """Return a recorded sentence with the people whom GPU Governor names in it in readable form:
     `kept by alice@example.com (mail link): long job` for `kept by link:alice@example.com: long
     job`. The words of people stay as they are, and so does any other sentence."""
-    for pattern in (_DONE_BY, *_NAMES_A_PERSON):
+    for pattern in (_EXEMPTED, _DONE_BY, *_NAMES_A_PERSON):
         match = pattern.fullmatch(text)
         if match is not None:
             parts = match.groupdict(default="")
@@ -326,7 +331,7 @@ def people_in_record(text: str) -> str:
 def holds_words_of_people(text: str) -> bool:
     """Return whether a recorded sentence says who kept, exempted, held, approved or paused
     something: what follows may be words that a person typed."""
-    return _DONE_BY.fullmatch(text) is not None
+    return any(pattern.fullmatch(text) for pattern in (_EXEMPTED, _DONE_BY))
 
 
 def clip(text: str, limit: int) -> str:

@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 
 from governor.alerts.templates import first_line_of
+from governor.core.errors import Unsealed
 from governor.core.hashing import short_hash
 from governor.core.units import (
     UtcDatetime,
@@ -138,7 +139,8 @@ def readable_end(outcome: Outcome, reason: str, zone: str, now: UtcDatetime) -> 
     that an error leads to: after another one, it may begin with words that a person typed."""
     if outcome in _AFTER_AN_ERROR:
         return readable_failure(reason, zone, now)
-    return readable(reason, zone, now)
+    # A guard notes the lack of a seal with the name of its error.
+    return readable(reason.removeprefix(f"{Unsealed.__name__}: "), zone, now)
 
 
 def why_ended(ending: EpisodeEnding, zone: str, now: UtcDatetime) -> str:
