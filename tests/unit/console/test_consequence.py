@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -62,6 +63,14 @@ def of_capacity_block() -> LedgerEntry:
         cost_after_usd_per_hour=Decimal("0.02"),
         saved_usd_per_hour=Decimal(0),
     )
+
+
+def test_prepaid_capacity_with_storage_of_its_own_has_a_saving() -> None:
+    """Its row adds up with the totals, which count the amount."""
+    entry = of_capacity_block()
+
+    assert entry.is_prepaid
+    assert not replace(entry, saved_usd_per_hour=Decimal("-0.01")).is_prepaid
 
 
 def with_prepaid_capacity() -> ConsoleWorld:

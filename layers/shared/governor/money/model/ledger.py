@@ -127,9 +127,9 @@ class LedgerEntry:
 
     @property
     def is_prepaid(self) -> bool:
-        """Return whether an hour of the instance added nothing to the bill, because its capacity is
-        paid for, used or not."""
-        return self.price_source == PREPAID_SOURCE
+        """Return whether its end saves nothing, because the capacity of the instance is paid for,
+        used or not. One with storage of its own saves or costs what that does."""
+        return self.price_source == PREPAID_SOURCE and not self.saved_usd_per_hour
 
     @property
     def may_still_be_stopped(self) -> bool:
