@@ -22,7 +22,6 @@ from cli.commitments import commitments
 from cli.errors import CommandError
 from cli.fleet import over_the_fleet
 from cli.leftovers import Leftovers, left_behind
-from cli.nearest import nearest
 from cli.notes import print_note
 from cli.output import Output
 from cli.policy import deployed
@@ -65,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dismiss:
         return _dismiss(arguments, at)
     unread = dict[str, None]()
-    advices = _advices(arguments, at, unread)
+    try:
+        advices = _advices(arguments, at, unread)
+    except (FetchError, StoreError, ReplayError) as error:
+        raise CommandError(str(error)) from None
     dismissed = _dismissed(arguments, at, unread)
     shown = advices
     if not arguments.all:
@@ -82,20 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _advices(
     arguments: argparse.Namespace, at: UtcDatetime, unread: dict[str, None]
 ) -> list[Advice]:
-    """Return all advice, dismissed or not. `unread` gets a line on each failed reading.
-
-    Raises:
-        CommandError: the fleet could not be read, or reading it may cost more than was allowed.
-    """
     clients = Clients()
     bill = _Bill(arguments.limit_usd, arguments.yes)
     cache = arguments.cache or default_cache()
-    try:
-        with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
-            look = _Look(clients, store, at, bill, unread)
-            advices = over_the_fleet(arguments, look)
-    except (FetchError, StoreError, ReplayError) as error:
-        raise CommandError(str(error)) from None
+    with closing(SeriesStore(cache, partial(endpoint_of, clients))) as store:
+        look = _Look(clients, store, at, bill, unread)
+        advices = over_the_fleet(arguments, look)
     if arguments.commitments:
         advices += look.commitments()
     advices += _left_behind(arguments, look.targets, unread)
@@ -306,29 +300,11 @@ def _dismissed(
     return ends
 
 
-def _check_there_is(advice_id: str, arguments: argparse.Namespace, at: UtcDatetime) -> None:
-    """Check that there is such advice now. What could not be read may have it.
-
-    Raises:
-        CommandError: there is none; it says what lists all advice.
-    """
-    unread = dict[str, None]()
-    known = [advice.advice_id for advice in _advices(arguments, at, unread)]
-    if advice_id in known or unread:
-        return
-    guess = printable(nearest(advice_id, known)) or "."
-    raise CommandError(
-        f"there is no advice {advice_id!r} now{guess} `governor advice --all` lists all of it; "
-        "--dismiss looks where that looks, so pass it the same --region, --file and --commitments"
-    )
-
-
 def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
     if not _ID.fullmatch(arguments.dismiss) or not arguments.dismiss.isprintable():
         raise CommandError(
             f"{arguments.dismiss!r} is no ID of advice: copy one that `governor advice` prints"
         )
-    _check_there_is(arguments.dismiss, arguments, at)
     session = aws.session(arguments.region or ())
     policy = parse_policy(deployed(arguments.stack_name, session)).base().policy
     until = at + timedelta(days=policy.advice.dismissed_for_days)
@@ -341,6 +317,9 @@ def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
         why = break_glass.reason(error, session, arguments.stack_name)
         raise CommandError(f"the advice could not be dismissed: {why}") from None
     with Output(arguments) as out:
-        text = f"{arguments.dismiss} is left out until {until:%Y-%m-%d}"
+        text = (
+            f"{arguments.dismiss} is left out until {until:%Y-%m-%d}; "
+            "an ID that no advice has hides nothing"
+        )
         out.say(text, dismissed=arguments.dismiss, until=iso(until))
     return 0

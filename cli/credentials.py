@@ -31,6 +31,7 @@ _HARMLESS = frozenset(
     {"region", "output", "cli_pager", "ca_bundle", "retry_mode", "max_attempts", "defaults_mode"}
 )
 """Settings of a profile that give no credentials."""
+_QUOTED_SECTION = re.compile(r"""^\s*\[[^\]]*[\\"']""", re.MULTILINE)
 _METADATA_ADDRESS = ("169.254.169.254", 80)
 _METADATA_SECONDS = 1
 """The same as botocore's."""
@@ -52,8 +53,9 @@ def check_credentials(environment: Mapping[str, str]) -> None:
         CommandError: there are certainly none, or there is no such profile.
     """
     settings = _configuration(environment)
-    profile = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
-    if profile and profile not in settings:
+    # In the order in which botocore looks.
+    profile = environment.get("AWS_DEFAULT_PROFILE") or environment.get("AWS_PROFILE")
+    if profile and not _may_name(profile, settings):
         raise CommandError(
             f"The config profile ({profile}) could not be found: pass --profile, or set AWS_PROFILE"
         )
@@ -67,7 +69,8 @@ def has_none(environment: Mapping[str, str], settings: str | None = None) -> boo
     configuration, which is read if it is not given."""
     if any(environment.get(name) for name in _VARIABLES):
         return False
-    if any(Path(name).expanduser().exists() for name in _OLD_FILES):
+    # As botocore does: unlike those of pathlib, these raise nothing where there is no home.
+    if any(os.path.exists(os.path.expanduser(name)) for name in _OLD_FILES):  # noqa: PTH110, PTH111
         return False
     if settings is None:
         settings = _configuration(environment)
@@ -79,7 +82,13 @@ def has_none(environment: Mapping[str, str], settings: str | None = None) -> boo
 
 def has_profile(profile: str, environment: Mapping[str, str]) -> bool:
     """Return whether the AWS configuration may have a profile of this name."""
-    return profile in _configuration(environment)
+    return _may_name(profile, _configuration(environment))
+
+
+def _may_name(profile: str, settings: str) -> bool:
+    """Return whether the text of an AWS configuration may name a profile. A section in quotes, or
+    with a backslash, may have any name: botocore reads it as a shell would."""
+    return profile in settings or _QUOTED_SECTION.search(settings) is not None
 
 
 def _configuration(environment: Mapping[str, str]) -> str:
@@ -89,7 +98,8 @@ def _configuration(environment: Mapping[str, str]) -> str:
         ("AWS_CONFIG_FILE", "~/.aws/config"),
         ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
     ):
-        path = Path(os.path.expandvars(environment.get(variable) or default)).expanduser()
+        place = os.path.expandvars(environment.get(variable) or default)
+        path = Path(os.path.expanduser(place))  # noqa: PTH111 - without a home, pathlib raises
         try:
             text += path.read_text(encoding="utf-8", errors="replace") + "\n"
         except OSError:

@@ -239,15 +239,17 @@ def _everywhere() -> argparse.ArgumentParser:
 def parsed(line: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a line.
 
-    As argparse does, it ends the program where the line is wrong or asks for help. A line without a
-    command asks for it, and `help COMMAND` is `COMMAND --help`.
+    As argparse does, it ends the program where the line is wrong or asks for help. A line without
+    any word is wrong, too, and prints the help; `help COMMAND` is `COMMAND --help`.
     """
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])
     rest += line[end:]
     if not rest:
-        rest = ["--help"]
-    elif rest[0] == "help":
+        # A script whose variable is empty must not succeed.
+        parser(None).print_help(sys.stderr)
+        raise SystemExit(2)
+    if rest[0] == "help":
         rest = [*rest[1:], "--help"]
     command = next((word for word in rest if not word.startswith("-")), None)
     top = parser(command)
@@ -280,6 +282,8 @@ def _environment(given: argparse.Namespace) -> Iterator[None]:
     before = dict(os.environ)
     if given.profile:
         os.environ["AWS_PROFILE"] = given.profile
+        # botocore would look there first.
+        os.environ.pop("AWS_DEFAULT_PROFILE", None)
         for key in _KEYS:
             os.environ.pop(key, None)
     region = os.environ.get("AWS_REGION")

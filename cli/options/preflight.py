@@ -17,4 +17,4 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="run only this check; may be given several times",
     )
     parser.add_argument("--list", action="store_true", help="list the checks without calling AWS")
-    parser.set_defaults(run=later("cli.preflight", "run"))
+    parser.set_defaults(run=later("cli.preflight", "run"), offline=("list",))

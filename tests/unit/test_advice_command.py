@@ -244,31 +244,6 @@ def test_an_id_that_is_none_is_refused(
         assert "is no ID of advice" in err, name
 
 
-def test_advice_that_does_not_exist_is_not_dismissed(
-    account: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Unless something could not be read, which may have it."""
-    name = "smaller-type:i-0000000000000000f"
-    code, out, err = run(capsys, tmp_path, "--dismiss", name)
-    assert (1, "") == (code, out)
-    assert f"there is no advice '{name}' now" in err
-    assert "`governor advice --all` lists all of it" in err
-    _, _, err = run(capsys, tmp_path, "--dismiss", f"smaler-type:{account}")
-    assert f"now; did you mean smaller-type:{account}? `governor" in err
-
-    original = advice._advices
-
-    def partly(arguments: Any, at: Any, unread: dict[str, None]) -> Any:
-        unread["eu-west-1"] = None
-        return original(arguments, at, unread)
-
-    monkeypatch.setattr(advice, "_advices", partly)
-    assert 0 == run(capsys, tmp_path, "--dismiss", name)[0]
-
-
 def test_nothing_is_read_that_may_cost_more_than_was_allowed(
     account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import botocore.session
 import pytest
 
 from cli import credentials, governor
@@ -129,7 +130,7 @@ def test_standard_input_and_a_pipe_are_left_for_the_command(tmp_path: Path) -> N
     check_first(governor.parsed(["policy", "check", "-"]), {})
 
 
-@pytest.mark.parametrize("line", ["policy schema", "scan --print-policy"])
+@pytest.mark.parametrize("line", ["policy schema", "scan --print-policy", "preflight --list"])
 def test_what_needs_no_credentials_runs_without(line: str, tmp_path: Path) -> None:
     check_first(governor.parsed(line.split()), _nothing(tmp_path))
 
@@ -191,3 +192,29 @@ def test_a_profile_that_nothing_names_is_refused(tmp_path: Path) -> None:
     check_first(governor.parsed(["status"]), environment)
     with pytest.raises(CommandError, match=r"\(wrok\) could not be found: pass --profile"):
         check_first(governor.parsed(["status"]), {**environment, "AWS_PROFILE": "wrok"})
+
+
+def test_a_profile_is_looked_for_in_the_order_of_botocore(tmp_path: Path) -> None:
+    """With both variables, botocore takes that of the default profile."""
+    (tmp_path / "config").write_text("[profile base]\ncredential_process = tool\n")
+    environment = {**_nothing(tmp_path), "AWS_DEFAULT_PROFILE": "base", "AWS_PROFILE": "gone"}
+    check_first(governor.parsed(["status"]), environment)
+    order = botocore.session.Session().session_var_map["profile"][1]
+    assert ["AWS_DEFAULT_PROFILE", "AWS_PROFILE"] == order
+
+
+@pytest.mark.parametrize(
+    "section", ["[profile my\\ dev]", '[profile "my dev"]', "[ profile 'my dev']"]
+)
+def test_a_section_in_quotes_may_have_any_name(section: str, tmp_path: Path) -> None:
+    """Botocore reads it as a shell would."""
+    (tmp_path / "config").write_text(f"{section}\ncredential_process = tool\n")
+    check_first(governor.parsed(["status"]), {**_nothing(tmp_path), "AWS_PROFILE": "my dev"})
+
+
+def test_a_user_without_a_home_may_have_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does an unreadable home end the command with an error of Python's."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert not has_none({"AWS_ACCESS_KEY_ID": "x"})
+    check_first(governor.parsed(["status"]), {"AWS_ACCESS_KEY_ID": "x"})

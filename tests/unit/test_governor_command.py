@@ -173,10 +173,12 @@ def test_the_help_has_every_command_in_a_group_with_an_example(
 def test_a_line_without_a_command_prints_the_help(
     line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """One without any word fails, since a script may have lost what it wanted to run."""
     with pytest.raises(SystemExit) as ended:
         governor.main(line)
-    assert 0 == ended.value.code
-    shown = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    code, shown = (0, out) if line else (2, err)
+    assert code == ended.value.code
     assert all(f"{title}:" in shown for title in governor.GROUPS)
 
 
@@ -292,7 +294,11 @@ def test_a_command_runs_with_its_profile_and_region(monkeypatch: pytest.MonkeyPa
     """As in the AWS CLI: keys in the environment are not the profile's; and nothing of it stays."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    names = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_DEFAULT_PROFILE", "other")
+    names = (
+        *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"),
+        "AWS_ACCESS_KEY_ID",
+    )
     seen: list[list[str | None]] = []
     monkeypatch.setattr("cli.freezes.api_of", lambda _: seen.append([*map(os.environ.get, names)]))
     monkeypatch.setattr("cli.freezes._freezes", lambda *_: None)
@@ -302,8 +308,8 @@ def test_a_command_runs_with_its_profile_and_region(monkeypatch: pytest.MonkeyPa
     assert 0 == governor.main(["freezes", "--region", "eu-west-1", "--profile", "p"])
     assert 0 == governor.main(["freezes"])
 
-    assert ["p", "eu-west-1", "eu-west-1", None] == seen[0]
-    assert [None, "eu-north-1", "eu-north-1", "key"] == seen[1]
+    assert ["p", None, "eu-west-1", "eu-west-1", None] == seen[0]
+    assert [None, "other", "eu-north-1", "eu-north-1", "key"] == seen[1]
     assert before == dict(os.environ)
 
 
