@@ -229,7 +229,7 @@ def _way_back_is_as_documented(earlier: Stage) -> None:
     with pytest.raises(RuntimeError, match="NoSuchVersion"):
         scene.sweep()
     key = '{"pk": {"S": "VERSION#in-force"}, "sk": {"S": "POLICY"}}'
-    assert f"delete-item --table-name TABLE --key '{key}'" in PAGE
+    assert f"delete-item --table-name <StateTableName> --key '{key}'" in PAGE
     cloud.client("dynamodb").delete_item(
         TableName=scene.outputs["StateTableName"], Key=json.loads(key)
     )
