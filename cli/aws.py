@@ -8,6 +8,7 @@ import boto3
 import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
+from cli.credentials import NO_CREDENTIALS
 from cli.errors import CommandError
 from governor.core.errors import CloudError
 
@@ -40,7 +41,7 @@ def session(regions: Sequence[str] = ()) -> boto3.Session:
     except (BotoCoreError, ClientError) as error:
         raise CommandError(f"{reason(error)}: pass --profile, or set AWS_PROFILE") from None
     if not has_credentials:
-        raise CommandError("no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile")
+        raise CommandError(NO_CREDENTIALS)
     if opened.region_name is None:
         raise CommandError("no Region: set AWS_REGION or pass --region")
     return opened

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cli.errors import CommandError
 
-NONE = "no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile"
+NO_CREDENTIALS = "no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile"
 _VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -59,9 +59,8 @@ def check_credentials(environment: Mapping[str, str]) -> None:
         raise CommandError(
             f"The config profile ({profile}) could not be found: pass --profile, or set AWS_PROFILE"
         )
-    if not has_none(environment, settings):
-        return
-    raise CommandError(NONE)
+    if has_none(environment, settings):
+        raise CommandError(NO_CREDENTIALS)
 
 
 def has_none(environment: Mapping[str, str], settings: str | None = None) -> bool:

@@ -282,13 +282,17 @@ def _kept_table(kept: KeptList) -> list[str]:
     for instance in kept.instances:
         row = instance.row
         until = "no end" if row.stays_until is None else f"{row.stays_until:%Y-%m-%d %H:%M}"
-        usd = instance.usd_per_month
-        amount = "unknown" if usd is None else money(usd)
-        if instance.is_prepaid:
-            amount = "prepaid"
+        amount = _amount_text(instance.usd_per_month, is_prepaid=instance.is_prepaid)
         by = row.kept_by or "unknown"
         rows.append((row.name, row.owner, instance.words, by, until, instance.measured, amount))
     return [*map(shown_text, lines), "", table_text(_KEPT_COLUMNS, rows)]
+
+
+def _amount_text(amount: Usd | None, *, is_prepaid: bool) -> str:
+    """Return the last cell of a row: an amount, `unknown` without a known price, or `prepaid`."""
+    if is_prepaid:
+        return "prepaid"
+    return "unknown" if amount is None else money(amount)
 
 
 def _table(report: Report, alert: Alert) -> list[str]:
@@ -299,9 +303,7 @@ def _table(report: Report, alert: Alert) -> list[str]:
         name = entry.resource_name or entry.episode.instance_id
         ending = f"{line.what}, undone" if entry.false_stop else line.what
         booked_at = f"{entry.booked_at:%Y-%m-%d %H:%M}"
-        amount = "unknown" if line.net_usd is None else money(line.net_usd)
-        if entry.is_prepaid:
-            amount = "prepaid"
+        amount = _amount_text(line.net_usd, is_prepaid=entry.is_prepaid)
         rows.append((name, ending, entry.owner, entry.project, booked_at, amount))
     if rows:
         lines += ["", table_text(_COLUMNS, rows)]

@@ -25,7 +25,7 @@ from cli.other_stacks import EMPTY, is_ours, parameters_of, stacks_over_same_ins
 from governor.core.regions import is_region
 from scripts.deploy_log import run_logged
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
-from scripts.make_arguments import DEPLOY, NO_STACK_NAME, STACK_NAME
+from scripts.make_arguments import DEPLOY, NO_CREDENTIALS, NO_STACK_NAME, STACK_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
@@ -159,10 +159,7 @@ class Deployment:
         try:
             self.account = self._client("sts").get_caller_identity()["Account"]
         except NoCredentialsError:
-            raise DeployError(
-                "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, "
-                "aws configure)"
-            ) from None
+            raise DeployError(NO_CREDENTIALS) from None
         except (ClientError, BotoCoreError) as error:
             raise DeployError(
                 f"AWS did not take your credentials ({error}): sign in again, or set PROFILE="

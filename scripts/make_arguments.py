@@ -55,6 +55,9 @@ STACK_NAME = re.compile("[A-Za-z][A-Za-z0-9-]{0,31}")
 """Names of roles contain it, and members check the same (stacks/member.yaml)."""
 ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 """A mail address."""
+NO_CREDENTIALS = (
+    "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
+)
 NO_STACK_NAME = "cannot be the stack's name: letters, digits and hyphens, at most 32; set STACK="
 
 
@@ -233,9 +236,7 @@ def _check_credentials(values: Mapping[str, str]) -> None:
         # As in the AWS CLI, a profile that is named wins over keys in the environment.
         found.pop("AWS_ACCESS_KEY_ID", None)
     if has_none(found):
-        raise WrongCall(
-            "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
-        )
+        raise WrongCall(NO_CREDENTIALS)
 
 
 def _check_release(tag: str) -> None:

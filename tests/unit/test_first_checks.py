@@ -85,7 +85,7 @@ def test_a_missing_file_is_found_before_the_command_is_loaded(line: str) -> None
 )
 def test_a_shell_without_credentials_is_found_before_the_command_is_loaded(line: str) -> None:
     error, loaded = run(line.split(), {})
-    assert f"governor: {credentials.NONE}\n" == error
+    assert f"governor: {credentials.NO_CREDENTIALS}\n" == error
     assert "[]" == loaded
 
 
