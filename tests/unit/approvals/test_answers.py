@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.decide import Decided
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.rules.approval import (
     acts_by_itself,
@@ -152,6 +153,32 @@ def test_a_keep_lasts_until_its_date(changes: dict[str, Any], kept: Decision | N
     assert (kept, kept, kept) == (approval.kept, ended.kept, approval.lasting_keep(NOW - SECOND))
     assert [None] * 3 == [one.lasting_keep(NOW) for one in (approval, ended, undated)]
     assert ended.lasting_keep(NOW - SECOND) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "holds", "confirmation"),
+    [
+        (
+            Answer.APPROVE,
+            False,
+            "Recorded: approved. You can still put it on hold, as long as EC2 has not been called.",
+        ),
+        (Answer.KEEP, False, "Recorded: kept until Sat 12:02 UTC."),
+        (Answer.EXEMPT, False, "Recorded: exempt from now on."),
+        (Answer.HOLD, True, "On hold: nothing more is done to it."),
+        (Answer.KEEP, True, "On hold: nothing more is done to it. It is kept until Sat 12:02 UTC."),
+        (Answer.EXEMPT, True, "On hold: nothing more is done to it. It is exempt from now on."),
+    ],
+)
+def test_each_answer_is_confirmed_for_what_it_does(
+    answer: Answer, holds: bool, confirmation: str
+) -> None:
+    """Only a keep has an end."""
+    episode, approval = asked()
+    until = NOW + timedelta(days=1) if answer is Answer.KEEP else None
+    decided = Decided(approval, delivered=True, holds=holds)
+    text = decided.confirmation(said(answer, keep_until=until), episode, NOW)
+    assert confirmation == text
 
 
 @pytest.mark.parametrize("answer", ["first_yes", "decision", "hold"])

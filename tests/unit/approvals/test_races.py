@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.core.errors import ConflictError, DecisionRefused, NotFound, Unavailable
 from governor.episode.model.episode import Episode, Outcome, Phase, Terms
 from governor.episode.model.plan import Step
+from governor.verdict.model import Hold
 from tests.builders import NOW
 from tests.unit.worlds.builders import (
     approval_id_of,
@@ -156,6 +158,45 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
     assert approval is not None
     brake = approval.hold
     assert (first if first.startswith("link:") else None) == (brake and brake.by)
+
+
+class Crowded:
+    """A state table in which others change the keeps of an instance whenever one is stored."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+    def store_hold(self, *_: object) -> None:
+        raise ConflictError("others were faster each time")
+
+
+def test_a_late_keep_that_cannot_be_stored_is_not_confirmed() -> None:
+    """The call is noted, so only the keep itself would hold the next action. Whoever gave it reads
+    that it must be given again, instead of that it was too late but counts."""
+    world = World()
+    world.state.note_step(world.ref, Step.STOP.value, NOW)
+    state: Any = Crowded(world.state)
+    decide = Decide(
+        episode_store=state,
+        approval_store=state,
+        hold_store=state,
+        instance_store=state,
+        workflow=world.workflow,
+        clock=world.clock,
+        announcer=world.announcer,
+        policies_now=lambda: world.policies,
+        answer_seal=world.seals.answers,
+    )
+
+    keep = Decision(
+        Answer.KEEP, MINE, "page", NOW, person="bob@example.com", keep_until=NOW + timedelta(days=3)
+    )
+    with pytest.raises(DecisionRefused, match=r"^please try again$"):
+        decide(APPROVAL_ID, keep)
+    assert Hold() == world.state.record(world.ref.target, world.ref.instance_id).hold
 
 
 class TakenBack:
