@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import botocore.session
 import pytest
@@ -21,10 +19,9 @@ from botocore import xform_name
 from cli import governor
 from local.engine.templates import load_template
 from scripts import make_arguments
-from tests.unit.test_docs import PAGES, ROOT
+from tests.shell_blocks import PLACEHOLDER, ROOT, Typed, commands_of, parsed
+from tests.unit.test_docs import PAGES
 
-_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
-_PLACEHOLDER = re.compile(r"<([A-Za-z0-9_]+)>")
 _UNMARKED = re.compile(r"\.\.\.|path/to|(?<![\w<\"{-])[A-Z]{3,}(?![\w>#=\"-])")
 _COPY = "COPY"
 """A name that readers choose: it works as it stands."""
@@ -51,67 +48,9 @@ use."""
 _OF_EVERY_OPERATION = {"--region", "--cli-input-json", "--profile", "--query"}
 
 
-class Typed(NamedTuple):
-    """A command as a reader types it."""
-
-    page: str
-    line: int
-    text: str
-
-
 def commands() -> list[Typed]:
     """Return the commands in all `sh` blocks of all pages."""
-    return [command for page in PAGES for command in _of_page(page)]
-
-
-def _of_page(page: Path) -> Iterator[Typed]:
-    text = page.read_text(encoding="utf-8")
-    name = str(page.relative_to(ROOT))
-    for block in _BLOCK.finditer(text):
-        if block[2] == "sh":
-            first = text[: block.start(3)].count("\n") + 1
-            yield from _of_block(name, first, block[3].splitlines())
-
-
-def _of_block(page: str, first: int, lines: Sequence[str]) -> Iterator[Typed]:
-    """Yield each command. It goes on in the next line after a backslash, and within quotes."""
-    pending, begun = "", first
-    for number, line in enumerate(lines, first):
-        begun = begun if pending else number
-        pending += line.strip() + "\n"
-        if line.endswith("\\") or not _is_whole(pending):
-            continue
-        yield Typed(page, begun, pending.replace("\\\n", " ").strip())
-        pending = ""
-    assert not pending, f"{page}:{begun} never ends: {pending}"
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        shlex.split(text, comments=True)
-    except ValueError:
-        return False
-    return True
-
-
-def words_of(text: str) -> list[list[str]]:
-    """Return the words of each command in a line, without what leads output to a file."""
-    lexer = shlex.shlex(
-        _PLACEHOLDER.sub(r"PLACEHOLDER_\1", text), posix=True, punctuation_chars=">&"
-    )
-    lexer.whitespace_split = True
-    lines: list[list[str]] = [[]]
-    is_target = False
-    for word in lexer:
-        if word == "&&":
-            lines.append([])
-        elif word == ">":
-            is_target = True
-        elif not is_target:
-            lines[-1].append(word)
-        else:
-            is_target = False
-    return lines
+    return [command for page in PAGES for command in commands_of(page)]
 
 
 COMMANDS = commands()
@@ -161,7 +100,7 @@ def test_what_a_reader_replaces_is_in_angle_brackets(command: Typed) -> None:
     page = (ROOT / command.page).read_text(encoding="utf-8")
     written = set(re.findall(r"> ?([\w-]+\.\w+)$", page, re.MULTILINE))
     outputs = load_template(ROOT / "template.yaml")["Outputs"]
-    named = [name for name in _PLACEHOLDER.findall(command.text) if not name.isupper()]
+    named = [name for name in PLACEHOLDER.findall(command.text) if not name.isupper()]
 
     assert set() == unmarked(command.text) - written
     assert [] == [name for name in named if name not in outputs]
@@ -186,7 +125,7 @@ def test_a_placeholder_without_brackets_is_found(text: str, found: set[str]) -> 
 
 def unmarked(text: str) -> set[str]:
     """Return what a reader must replace in a command although it has no brackets."""
-    bare = _PLACEHOLDER.sub("", " ".join(shlex.split(text, comments=True)))
+    bare = PLACEHOLDER.sub("", " ".join(shlex.split(text, comments=True)))
     words = {*_UNMARKED.findall(bare), *_FILE.findall(bare)}
     return words - _WORDS_OF_AWS - _FILES_OF_READERS - {_COPY}
 
@@ -194,7 +133,8 @@ def unmarked(text: str) -> set[str]:
 def check(text: str) -> None:
     """Fail if this line, of one or more commands, has a program, subcommand or option that does not
     exist."""
-    for program, *words in words_of(text):
+    for command in parsed(PLACEHOLDER.sub(r"PLACEHOLDER_\1", text)):
+        program, *words = command.words
         if program in _STARTS:
             _check_governor(words)
         elif program == "make":
