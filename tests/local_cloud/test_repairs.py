@@ -508,3 +508,53 @@ def test_the_organization_of_make_cloud_has_the_ids_of_the_docs(probe: Probe) ->
     assert [sample.sandbox] == [account["Id"] for account in accounts[SANDBOX]]
     with pytest.raises(RuntimeError, match="says ou-abcd-11111111"):
         put_organization(probe.cloud)
+
+
+def test_a_member_account_becomes_a_delegated_administrator_once(
+    probe: Probe, refusal: Refusal
+) -> None:
+    """The management account cannot, nor one that is not there."""
+    api = probe.cloud.client("organizations")
+    made = api.create_account(Email="hub@example.com", AccountName="hub")
+    member = made["CreateAccountStatus"]["AccountId"]
+
+    def register(account: str) -> Any:
+        service = "member.org.stacksets.cloudformation.amazonaws.com"
+        return api.register_delegated_administrator(AccountId=account, ServicePrincipal=service)
+
+    register(member)
+    assert "AccountAlreadyRegisteredException" == refusal(lambda: register(member))
+    assert "ConstraintViolationException" == refusal(lambda: register(ACCOUNT))
+    assert "AccountNotFoundException" == refusal(lambda: register("000000000000"))
+
+
+def test_messages_of_a_dead_letter_queue_can_be_moved(probe: Probe, refusal: Refusal) -> None:
+    """To another queue, with all that they had; those of any other queue cannot."""
+    sqs = probe.cloud.client("sqs")
+    urls = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("dead", "work")}
+    arns = {
+        name: sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        for name, url in urls.items()
+    }
+
+    def move(source: str, target: str) -> Any:
+        return sqs.start_message_move_task(SourceArn=arns[source], DestinationArn=arns[target])
+
+    attribute = {"ErrorMessage": {"DataType": "String", "StringValue": "refused"}}
+    sqs.send_message(QueueUrl=urls["dead"], MessageBody="a", MessageAttributes=attribute)
+    assert "InvalidParameterValue" == refusal(lambda: move("dead", "work"))
+    redrive = {"deadLetterTargetArn": arns["dead"], "maxReceiveCount": 3}
+    sqs.set_queue_attributes(
+        QueueUrl=urls["work"], Attributes={"RedrivePolicy": json.dumps(redrive)}
+    )
+    assert move("dead", "work")["TaskHandle"]
+
+    received = {
+        name: sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"]).get("Messages", [])
+        for name, url in urls.items()
+    }
+    assert [] == received["dead"]
+    assert ["a"] == [message["Body"] for message in received["work"]]
+    assert "refused" == (received["work"][0]["MessageAttributes"]["ErrorMessage"]["StringValue"])

@@ -60,3 +60,26 @@ def test_an_instance_without_an_agent_is_not_known_and_refuses_the_whole_command
         lambda: ssm.send_command(InstanceIds=[known, unknown], DocumentName="hook")
     )
     assert sent == len(simulation.commands())
+
+
+def test_a_command_reaches_the_managed_instances_that_its_targets_fit(
+    bare_cloud: LocalCloud, simulation: Simulation, refusal: Callable[[Callable[[], object]], str]
+) -> None:
+    """The answer does not list them: Systems Manager looks for them later. Other targets than tags
+    are not simulated."""
+    launched = datetime(2026, 1, 1, tzinfo=UTC)
+    tagged, other, unmanaged = (
+        simulation.put_instance(InstanceSpec("g5.xlarge", launched, tags={"Purpose": purpose}))
+        for purpose in ("GPU-Workload", "web", "GPU-Workload")
+    )
+    simulation.set_unmanaged(unmanaged)
+    ssm = bare_cloud.client("ssm")
+
+    def send(key: str) -> Any:
+        targets = [{"Key": key, "Values": ["GPU-Workload"]}]
+        return ssm.send_command(Targets=targets, DocumentName="verify")
+
+    assert [] == send("tag:Purpose")["Command"]["InstanceIds"]
+    assert [tagged] == simulation.commands()[-1]["InstanceIds"]
+    assert other not in simulation.commands()[-1]["InstanceIds"]
+    assert "InvalidTarget" == refusal(lambda: send("resource-groups:Name"))

@@ -21,6 +21,7 @@ from local.engine.repairs import (
     executions,
     imitation,
     lambda_errors,
+    message_moves,
     names,
     organization,
     public_images,
@@ -65,6 +66,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     resource_arns.repair()
     public_images.repair()
     stack_sets.repair()
+    message_moves.repair()
     table_keys.repair()
     request_keys.repair(simulation)
     resources.repair(simulation)

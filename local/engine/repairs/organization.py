@@ -7,6 +7,8 @@
   `*`.
 - AWS: a unit has an id at random. Engine: too. Here ids are counted, so that the commands of
   docs/accounts.md fit: `ou-abcd-11111111`, `ou-abcd-22222222` and so on.
+- AWS: an active member account can become a delegated administrator of a service, once, and the
+  management account never. Engine: knows no delegated administrators.
 - AWS: an account has a `State`, of which `Status` is an older form. Engine: the older form.
 """
 
@@ -24,6 +26,7 @@ ORGANIZATION = "o-abcdefghij"
 
 def repair() -> None:
     """Wraps the engine's functions; it looks them up by name at every request."""
+    from ministack.core.responses import error_response_json
     from ministack.services import organizations as engine
 
     ensure, public = engine._ensure_org, engine._public_account
@@ -52,7 +55,35 @@ def repair() -> None:
             engine._tags[unit_id] = engine._tags.pop(random_id)
         return status, headers, body.replace(random_id.encode(), unit_id.encode())
 
+    administrators: set[tuple[str, str]] = set()
+
+    def registered(payload: Mapping[str, Any]) -> Any:
+        """Make an account a delegated administrator of a service."""
+        engine._ensure_org()
+        account_id = payload["AccountId"]
+        if account_id == engine._orgs["self"]["MasterAccountId"]:
+            return error_response_json(
+                "ConstraintViolationException",
+                "You cannot register master account/yourself as delegated administrator for your "
+                "organization.",
+                400,
+            )
+        if engine._accounts.get(account_id, {}).get("Status") != "ACTIVE":
+            return error_response_json(
+                "AccountNotFoundException", "You specified an account that doesn't exist.", 400
+            )
+        administrator = (account_id, payload["ServicePrincipal"])
+        if administrator in administrators:
+            return error_response_json(
+                "AccountAlreadyRegisteredException",
+                "The provided account is already a delegated administrator for your organization.",
+                400,
+            )
+        administrators.add(administrator)
+        return engine._json(200, {})
+
     engine._ensure_org, engine._public_account = ensured, with_state
+    engine._DISPATCH["RegisterDelegatedAdministrator"] = registered
     engine._DISPATCH["CreateOrganizationalUnit"] = created
     also_name(_of_unit)
 

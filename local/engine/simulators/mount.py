@@ -49,7 +49,7 @@ class Simulation:
         self.faults = Faults()
         self.ec2 = Ec2Simulator(self.faults, _emit)
         self.cloudwatch = CloudWatchSimulator(self.faults)
-        self.commands = CommandSimulator(self.ec2.is_running)
+        self.commands = CommandSimulator(self.ec2.is_running, self.ec2.tags)
         self.weather = Weather()
         self.pricing = PriceListSimulator()
         self.sagemaker = SageMakerSimulator()
