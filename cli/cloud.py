@@ -35,6 +35,8 @@ INSTANCES = {
 """The instances that the page tags, by name: in observe, to be kept, and to be stopped."""
 READER = f"arn:aws:iam::{ACCOUNT}:user/ada"
 """The person who follows the page; its policy names them."""
+SPOT_PRICES = {"g5.12xlarge": "2.2710"}
+"""USD an hour, made up, of the type whose Spot price docs/health.md looks up."""
 _BEAT_SECONDS = 2.0
 
 
@@ -59,6 +61,7 @@ class Account:
             )
             fleet.append(member)
         self.scene.launch(fleet, launched)
+        self.scene.simulation.set_spot_prices(SPOT_PRICES)
         self._pulse = Pulse(self.scene, launched)
         self._key = visitors_key(cloud, READER)
 

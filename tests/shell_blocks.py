@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PLACEHOLDER = re.compile(r"<([A-Za-z0-9_]+)>")
-"""What a reader replaces, as docs/index.md says."""
+"""A name that a reader replaces, marked as docs/index.md says."""
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 

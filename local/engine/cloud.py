@@ -227,9 +227,11 @@ class LocalCloud:
         )
         return self._await_stack(cloudformation, stack_name)
 
-    def update(self, template: Path, stack_name: str) -> dict[str, str]:
-        """Update the stack to another template, with the values its parameters have; return its
-        outputs.
+    def update(
+        self, template: Path, stack_name: str, parameters: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Update the stack to a template; return its outputs. Parameters without a new value keep
+        the one that they have.
 
         Raises:
             LocalCloudError: the update failed; with the reasons of its events.
@@ -237,14 +239,17 @@ class LocalCloud:
         cloudformation = self.client("cloudformation")
         given = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["Parameters"]
         known = load_template(template)["Parameters"]
+        changed = parameters or {}
+        values: list[dict[str, Any]] = [
+            {"ParameterKey": name, "ParameterValue": value} for name, value in changed.items()
+        ]
+        for name in [one["ParameterKey"] for one in given]:
+            if name in known and name not in changed:
+                values.append({"ParameterKey": name, "UsePreviousValue": True})
         cloudformation.update_stack(
             StackName=stack_name,
             TemplateURL=self._upload_template(template, stack_name),
-            Parameters=[
-                {"ParameterKey": one["ParameterKey"], "UsePreviousValue": True}
-                for one in given
-                if one["ParameterKey"] in known
-            ],
+            Parameters=values,
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         return self._await_stack(cloudformation, stack_name)

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from cli.cloud import INSTANCES, READER, Account
-from cli.demo import visitors_key
-from cli.governor import main
-from local.demo.scene import Scene
-from local.engine.cloud import ACCOUNT, REGION, ROOT, LocalCloud
+from cli.cloud import INSTANCES, Account
+from local.engine.cloud import ACCOUNT, ROOT, LocalCloud
 from scripts.deploy import SAM, Deployment
 from scripts.release import version
-from tests.integration.aws_cli import call, options
+from tests.integration.reader import MEMBER, Reader, check_promise
+from tests.shell_blocks import blocks_of, commands_of
 
 pytestmark = pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
-PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-MEMBER = "210987654321"
+PAGE = ROOT / "docs" / "operate.md"
+COMMANDS = [typed.text for typed in commands_of(PAGE)]
 TRIED_ELSEWHERE = ("pipx install", "git pull")
 """By tests/integration/test_package.py; and a clone that nothing is pulled into."""
 SAYS = {
@@ -53,174 +47,72 @@ SAYS = {
     "governor uninstall --remove tags,logs,copies": "^deleted the table COPY$",
     "governor uninstall": r"^The stack .*: UPDATE_COMPLETE.$|^There is no stack gpu-governor",
 }
-"""Words that each command of the command line says at least; of two that fit, the first."""
+"""Words that each command of the command line says at least; of two that fit, the longest."""
 
 
-def commands() -> list[str]:
-    """Every command that the page tells a reader to type."""
-    return [line for block in blocks("sh") for line in block.splitlines()]
+class _WithSam:
+    """Runs SAM CLI, but without the build of the layer: the local cloud has its libraries."""
 
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-
-
-@dataclass
-class Reader:
-    """Somebody with the page, a clone and the account of `make cloud`."""
-
-    cloud: LocalCloud
-    folder: Path
-    account: Account
-    deploys: int = 0
-    typed: list[str] = field(default_factory=list)
-    key: dict[str, str] = field(default_factory=dict)
-
-    def type(self, command: str) -> None:
-        """Carry one command out, after the sweeps that run meanwhile."""
-        self.typed.append(command)
-        if command.startswith(TRIED_ELSEWHERE):
-            return
-        first, second, *rest = shlex.split(command.partition(" >")[0])
-        match first:
-            case "make":
-                self._make(second, rest)
-            case "aws":
-                self._aws(command)
-            case "governor":
-                self._governor(second, rest)
-            case _:
-                pytest.fail(f"say here how a reader does {command}")
-
-    def _make(self, target: str, rest: list[str]) -> None:
-        """By SAM CLI, but without the build of the layer: the local cloud has its libraries."""
-        assert "deploy" == target
-
-        def run(line: list[str]) -> int:
-            if line[:2] != [str(SAM), "deploy"]:
-                return 0
-            kept = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "SAM_CLI_TELEMETRY": "0"}
-            done = subprocess.run(
-                line,
-                cwd=ROOT,
-                env={**kept, **self.cloud.environment()},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert 0 == done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
-            return done.returncode
-
-        Deployment(dict(one.split("=", 1) for one in rest), run=run)()
-        self.deploys += 1
-        self.account.beat(datetime.now(tz=UTC))
-
-    def _aws(self, line: str) -> None:
-        """As the AWS CLI would, with what it does in several calls."""
-        service, operation, *words = shlex.split(line)[1:]
-        given = options(words)
-        name = given.get("--stack-name", [""])[0]
-        account = MEMBER if name == "gpu-governor-member" else ACCOUNT
-        match operation:
-            case "deploy":
-                parameters = dict(one.split("=", 1) for one in given["--parameter-overrides"])
-                file = ROOT / given["--template-file"][0]
-                self.cloud.deploy_plain(file, name, parameters, region=REGION, account=account)
-            case "wait":
-                waiter = self.cloud.client(service).get_waiter(words[0].replace("-", "_"))
-                waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
-            case _:
-                table = self.scene.outputs.get("StateTableName", "")
-                call(self.cloud, line.replace("<StateTableName>", table), account)
-
-    def _governor(self, area: str, rest: list[str]) -> None:
-        assert self.scene.outputs or area == "--version"
-        self._meanwhile(area, rest)
-        status, output, errors = self._run(area, *rest)
-        said = output + errors
-        name = next(one for one in SAYS if " ".join(["governor", area, *rest]).startswith(one))
-        assert re.search(SAYS[name], said, re.MULTILINE), f"{name}: {said[-3000:]}"
-        assert 0 == status, f"{name}: {said[-3000:]}"
-        if (area, *rest) == ("policy", "get"):
-            (self.folder / "many.yaml").write_text(output + blocks("yaml")[1])
-
-    def _run(self, *line: str) -> tuple[int, str, str]:
-        """The command line, as the person whom the page's policy names: its status, output and
-        errors. In this process, as each of its own would import everything again."""
-        self.key = self.key or visitors_key(self.cloud, READER)
-        environment = {**self.key, "XDG_CACHE_HOME": str(self.folder)}
-        if self.scene.outputs:
-            environment["GOVERNOR_API_URL"] = self.cloud.reachable_url(self.scene.outputs["ApiUrl"])
-        output, errors = StringIO(), StringIO()
-        with (
-            pytest.MonkeyPatch.context() as terminal,
-            redirect_stdout(output),
-            redirect_stderr(errors),
-        ):
-            terminal.chdir(self.folder)
-            for name, value in environment.items():
-                terminal.setenv(name, value)
-            try:
-                status = main(line)
-            except SystemExit as ended:  # `--version` ends so
-                status = int(ended.code or 0)
-        return status, output.getvalue(), errors.getvalue()
-
-    def _meanwhile(self, area: str, rest: list[str]) -> None:
-        """Sweeps run every minute, and begin with a review of the policy. The page says that
-        questions come within two."""
-        if area in ("status", "doctor") or (area, *rest[:1]) == ("policy", "history"):
-            self.scene.sweep()
-        if (area, *rest[:1]) == ("approvals", "list"):
-            self.scene.sweep()
-            for name in ("left-alone", "not-needed"):
-                self._await_question(INSTANCES[name])
-
-    def _await_question(self, instance_id: str) -> None:
-        """The time to answer has begun: somebody has the question."""
-        self.cloud.wait_for(
-            lambda: "AwaitAnswer" in self._entered(instance_id) or None,
-            lambda: f"nobody is asked: {self.scene.failure()}",
-        )
-
-    def _entered(self, instance_id: str) -> set[str]:
-        """The states that its workflow has been in."""
-        if (found := self.scene.executions().get(instance_id)) is None:
-            return set()
-        states = self.cloud.client("stepfunctions")
-        history = states.get_execution_history(executionArn=found["executionArn"], maxResults=1000)[
-            "events"
-        ]
-        return {
-            one["stateEnteredEventDetails"]["name"]
-            for one in history
-            if "stateEnteredEventDetails" in one
+    def __init__(self, cloud: LocalCloud, home: Path) -> None:
+        self.deploys = 0
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "SAM_CLI_TELEMETRY": "0",
+            **cloud.environment(),
         }
 
-    @property
-    def scene(self) -> Scene:
-        """The stack of the account, with the outputs that it has so far."""
-        return self.account.scene
+    def deployment(self, given: Mapping[str, str]) -> Deployment:
+        """Return what `make deploy` runs."""
+        self.deploys += 1
+        return Deployment(given, run=self._run)
+
+    def _run(self, line: list[str]) -> int:
+        if line[:2] != [str(SAM), "deploy"]:
+            return 0
+        done = subprocess.run(
+            line,
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.returncode
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    with LocalCloud() as cloud:
-        for name, value in cloud.environment().items():
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCloud]:
+    """An engine of its own, which everything in this process finds."""
+    with LocalCloud() as found:
+        for name, value in found.environment().items():
             monkeypatch.setenv(name, value)
-        (tmp_path / "policy.yaml").write_text(blocks("yaml")[0])
-        yield Reader(cloud, tmp_path, Account(cloud, datetime.now(tz=UTC)))
+        yield found
 
 
-def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader) -> None:
+def test_the_page_leads_from_a_clone_to_production_and_out_again(
+    cloud: LocalCloud, tmp_path: Path
+) -> None:
     """No command fails, each says what it should, and the world is as the page says: in the account
     of `make cloud`, with nothing launched or tagged but by the page."""
-    for command in commands():
-        reader.type(command)
+    first_policy, more_accounts = blocks_of(PAGE, "yaml")
+    (tmp_path / "policy.yaml").write_text(first_policy)
+    sam = _WithSam(cloud, tmp_path)
+    reader = Reader(cloud, tmp_path, Account(cloud, datetime.now(tz=UTC)), sam.deployment)
 
-    cloud = reader.cloud
+    for command in COMMANDS:
+        if command.startswith(TRIED_ELSEWHERE):
+            continue
+        _meanwhile(reader, command)
+        said = reader.type(command, account=_account_of(command))
+        check_promise(SAYS, command, said)
+        if command == "governor policy get >many.yaml":
+            with (tmp_path / "many.yaml").open("a") as file:
+                file.write(more_accounts)
+
     scene = reader.scene
-    assert 2 == reader.deploys
+    assert 2 == sam.deploys
     for account in (ACCOUNT, MEMBER):
         stacks = cloud.client("cloudformation", account=account).describe_stacks()["Stacks"]
         assert {one["StackName"] for one in stacks} <= {"aws-sam-cli-managed-default"}
@@ -232,7 +124,22 @@ def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader)
     assert stopped == {name: states[one] for name, one in INSTANCES.items()}
 
 
+def _meanwhile(reader: Reader, command: str) -> None:
+    """Sweeps run every minute, and begin with a review of the policy. The page says that questions
+    come within two."""
+    if command.startswith(("governor status", "governor doctor", "governor policy history")):
+        reader.scene.sweep()
+    if command == "governor approvals list":
+        reader.scene.sweep()
+        for name in ("left-alone", "not-needed"):
+            reader.await_question(INSTANCES[name])
+
+
+def _account_of(command: str) -> str:
+    """Return the account in which the page has a command run."""
+    return MEMBER if "--stack-name gpu-governor-member" in command else ACCOUNT
+
+
 def test_what_the_page_says_is_said_by_the_commands() -> None:
     """Nothing is expected of a command that the page has no more."""
-    typed = [one for one in commands() if one.startswith("governor")]
-    assert [] == [one for one in SAYS if not any(line.startswith(one) for line in typed)]
+    assert [] == [one for one in SAYS if not any(command.startswith(one) for command in COMMANDS)]

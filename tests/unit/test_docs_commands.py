@@ -168,7 +168,9 @@ def _check_aws(words: list[str]) -> None:
     given = [word.partition("=")[0] for word in rest if word.startswith("--")]
     known, required = _CLI_ONLY.get((service, operation), set()), set[str]()
     if not known:
-        known, required = _options(service, "describe-stacks" if operation == "wait" else operation)
+        if operation == "wait":
+            operation = _operation_of_waiter(service, rest[0])
+        known, required = _options(service, operation)
     assert [] == [option for option in given if option not in known]
     stated = {option.replace("--no-", "--", 1) for option in given}
     assert required <= stated or "--cli-input-json" in given
@@ -177,6 +179,13 @@ def _check_aws(words: list[str]) -> None:
             assert (ROOT / word.removeprefix("file://")).is_file(), word
     if operation == "deploy":
         _check_parameters(rest)
+
+
+def _operation_of_waiter(service: str, name: str) -> str:
+    """Return the operation that a waiter calls again and again."""
+    waiters: Any = botocore.session.get_session().get_waiter_model(service)
+    by_name = {xform_name(waiter, "-"): waiter for waiter in waiters.waiter_names}
+    return xform_name(waiters.get_waiter(by_name[name]).operation, "-")
 
 
 def _check_parameters(words: list[str]) -> None:
