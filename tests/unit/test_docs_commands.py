@@ -2,7 +2,8 @@
 
 Nothing runs here. Lines of `governor` go to its own parser, those of `make` to what checks them
 before a target begins, and those of `aws` to the models of the services. The commands of
-docs/operate.md also run, in tests/integration/test_operate.py.
+docs/operate.md also run, in tests/integration/test_operate.py, and those of the other pages in
+tests/integration/test_pages.py, which lists what is only parsed, and why.
 """
 
 from __future__ import annotations
