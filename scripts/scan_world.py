@@ -253,7 +253,7 @@ def _endpoints(asked: Asked) -> Any:
     """Return the name of the endpoint."""
     if not _is_in(asked, _VISION, WEST):
         return {"Endpoints": []}
-    return {"Endpoints": [{"EndpointName": _ENDPOINT}]}
+    return {"Endpoints": [{"EndpointName": _ENDPOINT, "EndpointStatus": "InService"}]}
 
 
 def _endpoint() -> dict[str, Any]:

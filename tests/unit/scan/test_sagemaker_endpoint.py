@@ -308,6 +308,60 @@ def test_an_endpoint_that_is_gone_stops_no_other() -> None:
     assert () == report.unread
 
 
+def test_an_endpoint_whose_configuration_was_deleted_is_reported() -> None:
+    """It goes on costing money, and only its configuration names its instances."""
+
+    def config(EndpointConfigName: str) -> Any:
+        """Return the configuration that is left."""
+        if EndpointConfigName == "chat-config":
+            return endpoint_config(EndpointConfigName, main=G5)
+        words = f'Could not find endpoint configuration "{EndpointConfigName}".'
+        return CloudError("x", operation="sagemaker:DescribeEndpointConfig", words=words)
+
+    described = [endpoint("lost"), endpoint("chat"), endpoint("lost-too")]
+    report = scan(ApiTwin(answers(*described, DescribeEndpointConfig=config)))
+    assert ["chat"] == [row.resource.name for row in report.rows]
+    (line,) = report.unread
+    assert "sagemaker:DescribeEndpointConfig" == line.operation
+    assert "lost, lost-too" in line.reason
+    assert not line.is_missing_right
+
+
+def test_instance_pools_are_known_without_a_configuration() -> None:
+    """DescribeEndpoint names the types of pools itself."""
+    pools = [{"InstanceType": "ml.g5.12xlarge", "CurrentInstanceCount": 2}]
+    described = endpoint("chat", variant("main", InstancePools=pools))
+    gone = CloudError("x", operation="sagemaker:DescribeEndpointConfig", words="Could not find it")
+    row = row_of(described, DescribeEndpointConfig=gone)
+    assert "2 x ml.g5.12xlarge, 4 x NVIDIA A10G each" == row.resource.what
+
+
+@pytest.mark.parametrize(
+    ("status", "rows"),
+    [
+        ("UpdateRollbackFailed", 1),
+        ("Updating", 1),
+        ("SystemUpdating", 1),
+        ("RollingBack", 1),
+        ("Creating", 0),
+        ("Deleting", 0),
+        ("Failed", 0),
+        ("OutOfService", 0),
+    ],
+)
+def test_every_endpoint_with_running_instances_is_listed(status: str, rows: int) -> None:
+    """An endpoint whose update and roll-back failed stays in service, for months if nobody acts."""
+    summary = {**endpoint_summary("chat"), "EndpointStatus": status}
+    described = endpoint("chat", EndpointStatus=status)
+
+    def listed(StatusEquals: str | None = None, **_: Any) -> Any:
+        """Return the endpoint if it has the status that is asked for."""
+        return {"Endpoints": [summary] if StatusEquals in (None, status) else []}
+
+    report = scan(ApiTwin(answers(described, ListEndpoints=listed)))
+    assert (rows, ()) == (len(report.rows), report.unread)
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -24,10 +24,14 @@ def described(
         if not isinstance(answer, CloudError):
             yield answer
             continue
-        is_gone = isinstance(answer, NotFound) or answer.words.startswith(_GONE)
-        if not is_gone:
+        if not is_gone(answer):
             place.could_not_read(topic, answer)
         yield None
+
+
+def is_gone(error: CloudError) -> bool:
+    """Return whether an error says that a resource was deleted."""
+    return isinstance(error, NotFound) or error.words.startswith(_GONE)
 
 
 def tags_of(place: Place, topic: str, arns: Sequence[str]) -> list[Mapping[str, str]]:

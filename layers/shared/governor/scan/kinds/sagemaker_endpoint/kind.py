@@ -31,7 +31,7 @@ from governor.scan.model import Judgment
 
 
 class SageMakerEndpoints(Kind[Endpoint, EndpointUse]):
-    """Endpoints in service on accelerated instances, judged by their invocations."""
+    """Endpoints that run on accelerated instances, judged by their invocations."""
 
     name = "sagemaker-endpoint"
     words = TOPIC

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from governor.core.units import as_utc, printable
+from governor.core.errors import CloudError
+from governor.core.units import as_utc, clip, printable
 from governor.scan.kind import Place
 from governor.scan.kinds.sagemaker.hardware import hardware, is_accelerated
-from governor.scan.kinds.sagemaker.reading import described, tags_of
+from governor.scan.kinds.sagemaker.reading import described, is_gone, tags_of
 from governor.scan.model import Resource
 
 TOPIC = "SageMaker endpoints"
@@ -19,6 +20,10 @@ DESCRIBE = "sagemaker:DescribeEndpoint"
 DESCRIBE_CONFIG = "sagemaker:DescribeEndpointConfig"
 LIST_COMPONENTS = "sagemaker:ListInferenceComponents"
 _PAGE = 100
+_BILLED = ("InService", "Updating", "SystemUpdating", "RollingBack", "UpdateRollbackFailed")
+"""The states in which an endpoint has running instances. Source: SageMaker API reference,
+DescribeEndpoint."""
+_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Resource):
-    """An endpoint that is in service."""
+    """An endpoint whose instances run."""
 
     arn: str = ""
     variants: tuple[Variant, ...] = ()
@@ -54,12 +59,14 @@ class _Described(NamedTuple):
 
 
 def list_endpoints(place: Place) -> Sequence[Endpoint]:
-    """Return the endpoints in service that have instances with accelerators; empty if there are
-    none. Left out are serverless endpoints, and those scaled to zero: both cost nothing while
-    nobody calls them. Raises: CloudError if they cannot be listed."""
+    """Return the endpoints that have running instances with accelerators; empty if there are none.
+    Left out are serverless endpoints, and those scaled to zero: both cost nothing while nobody
+    calls them. Raises: CloudError if they cannot be listed."""
     names: list[str] = []
-    for page in place.pages(LIST, StatusEquals="InService", MaxResults=_PAGE):
-        names += [record["EndpointName"] for record in page["Endpoints"]]
+    for page in place.pages(LIST, MaxResults=_PAGE):
+        for record in page["Endpoints"]:
+            if record["EndpointStatus"] in _BILLED:
+                names.append(record["EndpointName"])
 
     def read(record: _Described) -> Endpoint | None:
         """Return the endpoint; `None` if it has no accelerators."""
@@ -73,24 +80,61 @@ def list_endpoints(place: Place) -> Sequence[Endpoint]:
 
 def _describe(place: Place, names: Sequence[str]) -> list[_Described]:
     """Return the endpoints of these names, with their configurations, each of which is read once.
-    Left out are those that cannot be read."""
+    Left out are those that cannot be read, and those whose instances only a deleted configuration
+    could name, which is reported: they go on costing money."""
     name_parameters = [{"EndpointName": name} for name in names]
     answers = described(place, TOPIC, DESCRIBE, name_parameters)
     endpoints = [answer for answer in answers if answer]
+    config_by_name = _configs(place, endpoints)
+    records: list[_Described] = []
+    unknown: list[str] = []
+    for endpoint in endpoints:
+        name = endpoint.get("EndpointConfigName")
+        if name not in config_by_name:
+            continue
+        config = config_by_name[name]
+        if config is None and _needs_config(endpoint):
+            unknown.append(printable(endpoint["EndpointName"]))
+        else:
+            records.append(_Described(endpoint, config or {}))
+    if unknown:
+        listed = clip(", ".join(unknown), _LONGEST_REASON)
+        why = f"the configuration of these endpoints was deleted, and names their type: {listed}"
+        error = CloudError(why, operation=DESCRIBE_CONFIG, words=why)
+        place.could_not_read(f"the instances of {TOPIC}", error)
+    return records
+
+
+def _configs(
+    place: Place, endpoints: Sequence[Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any] | None]:
+    """Return the configurations of these endpoints by name: `None` for one that was deleted, which
+    SageMaker allows while an endpoint uses it. One that cannot be read is missing, and reported."""
     names_in_use = []
     for endpoint in endpoints:
         if endpoint.get("EndpointConfigName"):
             names_in_use.append(endpoint["EndpointConfigName"])
-    config_names = dict.fromkeys(names_in_use)
-    config_parameters = [{"EndpointConfigName": name} for name in config_names]
-    configs = described(place, TOPIC, DESCRIBE_CONFIG, config_parameters)
-    config_by_name = dict(zip(config_names, configs, strict=True))
-    records: list[_Described] = []
-    for endpoint in endpoints:
-        config = config_by_name.get(endpoint.get("EndpointConfigName"))
-        if config:
-            records.append(_Described(endpoint, config))
-    return records
+    names = list(dict.fromkeys(names_in_use))
+    answers = place.call_each(DESCRIBE_CONFIG, [{"EndpointConfigName": name} for name in names])
+    configs: dict[str, Mapping[str, Any] | None] = {}
+    for name, answer in zip(names, answers, strict=True):
+        if not isinstance(answer, CloudError):
+            configs[name] = answer
+        elif is_gone(answer):
+            configs[name] = None
+        else:
+            place.could_not_read(TOPIC, answer)
+    return configs
+
+
+def _needs_config(endpoint: Mapping[str, Any]) -> bool:
+    """Return whether only its configuration names the type of some running instances of an
+    endpoint: DescribeEndpoint itself names those of instance pools, and serverless variants."""
+    for variant in _variants(endpoint):
+        names_its_types = variant.get("InstancePools") or variant.get("CurrentServerlessConfig")
+        if not names_its_types and variant.get("CurrentInstanceCount") != 0:
+            return True
+    return False
 
 
 def _endpoint(place: Place, record: _Described) -> Endpoint | None:
