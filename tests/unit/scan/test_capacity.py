@@ -530,6 +530,16 @@ def test_a_young_plan_counts_its_own_hours() -> None:
     assert Decimal("0.5") == row.usd_per_hour
 
 
+@pytest.mark.parametrize(
+    ("ends_at", "rows"),
+    [("2026-11-24T12:00:00.000Z", 0), ("2026-11-28T12:00:00.000Z", 0), ("2026-11-29T00:00:00Z", 1)],
+)
+def test_a_plan_that_has_ended_wastes_nothing_any_more(ends_at: str, rows: int) -> None:
+    """Cost Explorer lists it for as long as it was in force on one of the seven days."""
+    answers = plans(plan("48", "96", EndDateTime=ends_at))
+    assert rows == len(scan_place(where(answers), [SavingsPlans()]).rows)
+
+
 def test_plans_are_asked_for_once_an_account() -> None:
     """A plan has no Region, and each request is billed."""
     api = ApiTwin(plans(plan()))

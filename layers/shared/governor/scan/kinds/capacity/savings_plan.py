@@ -95,9 +95,9 @@ class SavingsPlans(Kind[Plan, None]):
 
 
 def _plan(place: Place, record: Mapping[str, Any]) -> Plan | None:
-    """Return a plan of this account with an unused part; `None` for any other, and for one that
-    pays for no accelerators. Raises: ArithmeticError, LookupError, TypeError or ValueError for a
-    record in another form."""
+    """Return a plan of this account with an unused part; `None` for any other, for one that has
+    ended, and for one that pays for no accelerators. Raises: ArithmeticError, LookupError,
+    TypeError or ValueError for a record in another form."""
     arn = record["SavingsPlanArn"]
     account = arn.split(":")[4]
     attributes = record.get("Attributes") or {}
@@ -111,6 +111,9 @@ def _plan(place: Place, record: Mapping[str, Any]) -> Plan | None:
     unused = Decimal(utilization["UnusedCommitment"])
     total = Decimal(utilization["TotalCommitment"])
     if not total.is_finite() or not unused.is_finite() or unused <= 0 or total <= 0:
+        return None
+    ends_at = attributes.get("EndDateTime")
+    if ends_at and parse_iso(ends_at) <= place.now:
         return None
     started_at = attributes.get("StartDateTime")
     since = parse_iso(started_at) if started_at else None
