@@ -235,6 +235,34 @@ def test_an_exempt_instance_is_left_alone() -> None:
     assert "" == row.command
 
 
+@pytest.mark.parametrize(
+    ("changes", "service"),
+    [
+        ({"Tags": [{"Key": "aws:autoscaling:groupName", "Value": "fleet"}]}, "EC2 Auto Scaling"),
+        ({"Tags": [{"Key": "Coder_Provisioned", "Value": "true"}]}, "Coder"),
+        ({"Operator": {"Managed": True, "Principal": "eks.amazonaws.com"}}, "eks.amazonaws.com"),
+    ],
+)
+def test_a_stopped_instance_of_a_service_is_shown_and_never_ended(
+    changes: dict[str, Any], service: str
+) -> None:
+    """A warm pool keeps stopped instances on purpose, and their service would lose track of one
+    that others terminate."""
+    row = only_row(StoppedInstances(), hosts(stopped(**changes)))
+    assert (Finding.UNUSED, Strength.WEAK) == (row.judgment.finding, row.judgment.strength)
+    assert row.judgment.evidence.startswith("stopped for 40 days; 1 volume of 730 GiB in all; ")
+    assert f"; {service} runs it (" in row.judgment.evidence
+    assert service == row.resource.manager
+    assert "aws ec2 describe-instances --region us-east-1 --instance-ids i-1" == row.command
+
+
+def test_a_young_stop_of_a_service_stays_too_young() -> None:
+    """It is not judged yet."""
+    tags = [{"Key": "aws:autoscaling:groupName", "Value": "fleet"}]
+    row = only_row(StoppedInstances(), hosts(stopped(2, Tags=tags)))
+    assert (Finding.TOO_YOUNG, Strength.NONE) == (row.judgment.finding, row.judgment.strength)
+
+
 def test_volumes_of_many_instances_take_few_calls() -> None:
     """A filter takes 200 ids."""
     instances = [

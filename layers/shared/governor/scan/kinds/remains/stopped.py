@@ -27,6 +27,8 @@ class StoppedInstance:
     volume_ids: tuple[str, ...]
     stopped_at: UtcDatetime | None
     """`None` if EC2 does not say it."""
+    operator: str | None = None
+    """The AWS service that owns it, by EC2's own flag; `None` if none does."""
 
 
 def stopped_here(place: Place) -> Sequence[StoppedInstance]:
@@ -53,6 +55,7 @@ def _stopped(record: Any) -> StoppedInstance:
     """Return the instance in a record. Raises: LookupError, TypeError or AttributeError for a
     record in another form."""
     mappings = record.get("BlockDeviceMappings") or ()
+    operator = record.get("Operator") or {}
     volume_ids = []
     for mapping in mappings:
         if "Ebs" in mapping:
@@ -63,4 +66,5 @@ def _stopped(record: Any) -> StoppedInstance:
         tags=tags_in(record),
         volume_ids=tuple(volume_ids),
         stopped_at=stopped_since(record.get("StateTransitionReason") or ""),
+        operator=operator.get("Principal", "") if operator.get("Managed") else None,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from governor.core.instance import Volume
-from governor.core.units import UsdPerHour, in_parts, plural
+from governor.core.instance import Instance, Volume
+from governor.core.managers import Manager, managed_by
+from governor.core.units import UsdPerHour, in_parts, plural, printable
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command, in_order, only_if_stopped, wait_for_snapshots
 from governor.scan.kinds.ec2_types import hardware
@@ -18,7 +19,7 @@ from governor.scan.kinds.remains.stopped import (
 )
 from governor.scan.kinds.remains.storage import DESCRIBE_VOLUMES, price_of_volumes, read_volume
 from governor.scan.kinds.tags import name_in
-from governor.scan.model import Finding, Judgment, Resource
+from governor.scan.model import Finding, Judgment, Resource, Strength
 
 _TOPIC = "stopped instances"
 _FILTER_VALUES = 200
@@ -32,6 +33,8 @@ class Stopped(Resource):
 
     volumes: tuple[Volume, ...] = ()
     """Without size if EC2 did not show them."""
+    known_manager: Manager | None = None
+    """The service that runs it, with the mark by which it is known; `None` if none does."""
 
 
 class StoppedInstances(Kind[Stopped, None]):
@@ -60,19 +63,26 @@ class StoppedInstances(Kind[Stopped, None]):
         return price_of_volumes(place, resource.volumes)
 
     def own_judgment(self, place: Place, resource: Stopped, measured: None) -> Judgment:
-        """Return the judgment that the instance is unused once it was stopped for 30 days."""
+        """Return the judgment that the instance is unused once it was stopped for 30 days. The
+        evidence is weak if a service runs it: a warm pool keeps stopped instances on purpose."""
         size = sum(volume.size_gib or 0 for volume in resource.volumes)
         volumes = plural(len(resource.volumes), "volume")
         rest = f"{volumes} of {size:,} GiB in all" if size else volumes
-        return judge_stopped(resource.since, place.now, rest)
+        judgment = judge_stopped(resource.since, place.now, rest)
+        manager = resource.known_manager
+        if manager is None or judgment.finding is not Finding.UNUSED:
+            return judgment
+        evidence = f"{judgment.evidence}; {manager.service} runs it ({printable(manager.mark)})"
+        return replace(judgment, strength=Strength.WEAK, evidence=evidence)
 
     def own_command(self, resource: Stopped, judgment: Judgment) -> str:
         """Return the commands that save the instance's volumes as snapshots, wait for them,
-        terminate it if it is still stopped, and delete the volumes that stay then. If the
-        judgment is not `UNUSED`, return the command that shows the instance."""
+        terminate it if it is still stopped, and delete the volumes that stay then. Without
+        strong evidence that it is `UNUSED`, return the command that shows the instance."""
         target = resource.target
         instance_id = resource.resource_id
-        if judgment.finding is not Finding.UNUSED:
+        is_proved = judgment.finding is Finding.UNUSED and judgment.strength is Strength.STRONG
+        if not is_proved:
             return aws_command(target, "ec2", "describe-instances", instance_ids=instance_id)
         saved = wait_for_snapshots(
             target,
@@ -130,6 +140,7 @@ def _resource(
     for volume_id in volume_ids:
         not_shown = Volume(volume_id=volume_id, device="", delete_on_termination=False)
         volumes.append(volume_by_id.get(volume_id, not_shown))
+    manager = _manager_of(place, instance)
     return Stopped(
         target=place.target,
         resource_id=instance.instance_id,
@@ -137,6 +148,24 @@ def _resource(
         name=name_in(instance.tags),
         tags=instance.tags,
         since=instance.stopped_at,
+        manager=None if manager is None else manager.service,
         is_governed=place.policy.selector.is_on(instance),
         volumes=tuple(volumes),
+        known_manager=manager,
     )
+
+
+def _manager_of(place: Place, instance: StoppedInstance) -> Manager | None:
+    """Return the service that runs a stopped instance, by its tags or EC2's flag; `None` if none
+    does."""
+    described = Instance(
+        target=place.target,
+        instance_id=instance.instance_id,
+        instance_type=instance.instance_type,
+        state="stopped",
+        launch_time=place.now,
+        tags=instance.tags,
+        operator_managed=instance.operator is not None,
+        operator_principal=instance.operator or None,
+    )
+    return managed_by(described, place.policy.managed.tag_keys)
