@@ -29,7 +29,8 @@ _COPY = re.compile(
 
 
 def node_shapes() -> dict[str, tuple[int, str, str]]:
-    """All types with NVIDIA GPUs -> GPUs, EFA (`yes`, `no`) and NVLink (`all`, `some`, `none`).
+    """All types with a known number of NVIDIA GPUs -> GPUs, EFA (`yes`, `no`) and NVLink (`all`,
+    `some`, `none`).
 
     Raises ValueError for a feature of a type that the catalog does not hold.
     """
@@ -37,7 +38,7 @@ def node_shapes() -> dict[str, tuple[int, str, str]]:
         gpus = {
             row["instance_type"]: int(row["accelerator_count"])
             for row in csv.DictReader(file)
-            if row["accelerator"].startswith("NVIDIA ")
+            if row["accelerator"].startswith("NVIDIA ") and row["accelerator_count"]
         }
     with (SCRIPTS / "node_features.csv").open(encoding="utf-8") as file:
         features = {

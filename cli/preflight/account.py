@@ -277,7 +277,8 @@ def instance_shapes(world: World) -> Finding:
         by_ec2 = _gpu_count(gpus)
         by_catalog = shape.accelerator_count
         if by_ec2 != by_catalog:
-            wrong.append(f"{name}: {by_ec2} by EC2, {by_catalog} by the catalog")
+            in_catalog = "not known" if by_catalog is None else by_catalog
+            wrong.append(f"{name}: {by_ec2} by EC2, {in_catalog} by the catalog")
     if wrong:
         return refuted("; ".join(wrong), "exempt instances of these types, and report this")
     return confirmed(f"{', '.join(types)} as in the catalog")

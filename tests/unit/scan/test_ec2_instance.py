@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from governor.core.catalog import family_patterns
 from governor.core.errors import AccessDenied, CloudError, Throttled
 from governor.core.instance import Lifecycle
 from governor.evidence.model import Series
@@ -655,3 +656,19 @@ def test_busy_instances_cost_no_lookup() -> None:
     agent(world, *[90.0] * 8)
     world.row(replace(instance(), tags={"Purpose": "GPU-Workload"}))
     assert [] == world.ec2.asked
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "publish"),
+    [("p6e-gb200.36xlarge", agent), ("trn2u.48xlarge", neuron)],
+)
+def test_a_type_with_an_unknown_number_of_accelerators_is_listed_and_never_idle(
+    instance_type: str, publish: Any
+) -> None:
+    """EC2 is asked for its family, and no zeros prove that none of its accelerators works."""
+    assert f"{instance_type.partition('.')[0]}.*" in family_patterns()
+    world = World()
+    publish(world, 0.0, 0.0, 0.0, 0.0)
+    row = world.row(instance(instance_type=instance_type))
+    assert UNKNOWN == told(row)
+    assert instance_type == row.resource.what
