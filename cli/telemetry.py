@@ -56,7 +56,7 @@ CAUSES = {
     "silent": "no utilization of GPUs is published",
     "other profile": "published by another metric profile than the policy's",
     "thin": "measured too little of the window",
-    "unknown type": "the instance type is not in the catalog",
+    "unknown type": "the catalog does not say how many GPUs the type has",
     "hidden": "fewer GPUs publish utilization than there are",
     "too many": "more GPUs publish utilization than there are",
     "missing": "required by the policy and not measured long enough",

@@ -149,7 +149,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
             "GPU 0 was measured for 75% of the window; 80",
         ),
         (over((1.0,) * 6), NO_DATA, "the policy looks at 60 min, but only 30 min were read"),
-        (make_evidence(gpus_expected=None), NO_DATA, "the type is not in the catalog"),
+        (make_evidence(gpus_expected=None), NO_DATA, "the catalog does not say how many GPUs"),
         (
             make_evidence(gpus_reporting=2),
             NO_DATA,

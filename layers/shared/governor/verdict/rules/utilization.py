@@ -103,7 +103,7 @@ def _why_gpus_uncounted(evidence: Evidence, names: Metrics) -> str | None:
     word = part_word(names)
     expected = evidence.gpus_expected
     if expected is None:
-        return f"the type is not in the catalog, so it is not known how many {word}s it has"
+        return f"the catalog does not say how many {word}s the type has"
     if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
         suspect = "metrics.collection_interval_seconds does not fit the agent"
         if evidence.source is MetricSource.PER_GPU:
