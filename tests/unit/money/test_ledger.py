@@ -108,6 +108,24 @@ def test_people_would_have_done_it_on_their_next_working_morning(at: str, mornin
     assert moment(morning) == working_morning(berlin, moment(at))
 
 
+@pytest.mark.parametrize(
+    ("at", "morning"),
+    [
+        ("2026-03-29T22:30:00Z", "2026-03-30T07:00:00Z"),
+        ("2026-03-28T23:30:00Z", "2026-03-29T07:00:00Z"),
+        ("2026-10-25T23:30:00Z", "2026-10-26T08:00:00Z"),
+        ("2026-10-24T22:30:00Z", "2026-10-25T08:00:00Z"),
+    ],
+)
+def test_a_day_of_23_or_25_hours_skips_no_morning(at: str, morning: str) -> None:
+    """The first hour after the day on which the clocks change: the next morning is hours away, and
+    a whole day more would overstate the conservative figure."""
+    one = episode(1, "approval-1", "i-1")
+    asking = replace(one.asking, time_zone="Europe/Berlin", working_days=tuple(Weekday))
+    berlin = replace(one, asking=replace(asking, working_from="09:00"))
+    assert moment(morning) == working_morning(berlin, moment(at))
+
+
 def test_what_was_saved_by_the_morning_is_the_conservative_figure() -> None:
     """Two hours of it, where the instance stays away for ten."""
     hours = timedelta(hours=1)

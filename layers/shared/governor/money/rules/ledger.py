@@ -75,11 +75,11 @@ def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
         episode.asking.working_days,
         episode.asking.working_from,
     )
-    # `next_morning` begins with the day after, so this is today's, or a later one.
-    morning = next_morning(after - DAY, *working_hours)
-    if morning > after:
-        return morning
-    return next_morning(after, *working_hours)
+    # Two days back, because the day of a change to summer time has 23 hours.
+    morning = next_morning(after - 2 * DAY, *working_hours)
+    while morning <= after:
+        morning = next_morning(morning, *working_hours)
+    return morning
 
 
 def is_provisional(month: str, now: UtcDatetime) -> bool:
