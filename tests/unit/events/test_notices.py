@@ -207,6 +207,20 @@ def test_instances_that_are_not_governed_are_nobodys_news() -> None:
     assert [] == world.announcer.sent
 
 
+def test_an_instance_that_ec2_does_not_describe_is_reminded_of_when_it_does() -> None:
+    """Nobody else is: its owner, and what may be done about the date, are not known till then."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id))
+    world.ec2.odd[instance_id] = "EC2's record of it lacks InstanceType"
+    problems = world.sweep(minutes=(14 * 24 - 1) * 60).problems
+    assert [False, True] == ["no reminder can be sent" in problem for problem in problems]
+    assert [("ada", False)] == [(owner, again) for owner, again, _ in world.told()]
+
+    world.ec2.odd.clear()
+    assert [] == world.sweep(minutes=5).problems
+    assert [("ada", False), ("ada", True)] == [(owner, again) for owner, again, _ in world.told()]
+
+
 def test_a_reminder_that_fails_is_a_problem_of_the_sweep_and_is_tried_again() -> None:
     """It sinks neither the sweep nor the other reminders."""
     world, instance_id = world_with()

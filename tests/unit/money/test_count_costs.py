@@ -222,7 +222,8 @@ def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
             StaticPrices(Price(Decimal(1), "list price")), ledger_store=state, fleet_store=state
         )
         rates = count.rates([(one, POLICY, VerdictKind.BUSY) for one in instances])
-        count(TARGET, instances, rates, before, now)
+        launched = {one.instance_id: one.launch_time for one in instances}
+        count(TARGET, launched, rates, before, now)
         before = {
             one.instance_id: Observation(
                 one.launch_time, "busy", now, project="llm", usd_per_hour=Decimal(1)

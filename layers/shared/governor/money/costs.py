@@ -73,7 +73,7 @@ class CountCosts:
     def __call__(
         self,
         target: Target,
-        instances: Sequence[Instance],
+        launched: Mapping[str, UtcDatetime],
         rates: Mapping[str, Rate],
         before: Mapping[str, Observation],
         now: UtcDatetime,
@@ -81,9 +81,9 @@ class CountCosts:
         """Add the costs of a target's instances up to now to its meter of the month, and to the
         costs of each day. Nothing changes if another sweep has counted meanwhile.
 
-        `instances` are those that run, and `rates` are theirs, by instance id. `before` are the
-        last sweep's observations by instance id, also of instances that no longer run. Raises:
-        CloudError.
+        `launched` are the starts of the instances that run, and `rates` are theirs, by instance id.
+        `before` are the last sweep's observations by instance id, also of instances that no longer
+        run. Raises: CloudError.
         """
         meter = self.ledger_store.meter(target, cost.month_of(now))
         last_meter = None
@@ -93,7 +93,6 @@ class CountCosts:
             last_meter = self.ledger_store.meter(target, month_before)
         # The very first sweep counts each instance from its start, or from that of the month.
         counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
-        launched = {instance.instance_id: instance.launch_time for instance in instances}
         runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
         runs += cost.ended_runs(before, launched, counted_until, now)
         if last_meter is not None:

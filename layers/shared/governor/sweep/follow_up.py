@@ -133,31 +133,38 @@ class FollowUp:
         """Yield the steps for instances that this sweep lists, except the start of questions.
 
         An open episode is ended or repaired; an instance that works again may be asked about again;
-        and savings of an earlier stop are ended. Yield nothing where none of that is due.
+        and savings of an earlier stop are ended. Yield nothing where none of that is due. An
+        instance that EC2 does not describe may work or be idle, so its question stays open.
         """
         for case in sweep.cases:
             record = case.record
             works_again = case.verdict.kind in WORKING and record.quiet_until is not None
-            if record.open_episode is not None:
-                follow = partial(self._void_or_repair, sweep, case, record.open_episode, episodes)
-                yield case.id, follow
+            ref = record.open_episode
+            if ref is not None:
+                ending = _ending_of(case, ref, episodes.stored.get(ref))
+                yield case.id, partial(self._void_or_repair, sweep, ref, ending, episodes)
             elif works_again:
                 clear = partial(self.instance_store.clear_quiet, case.instance.target, case.id)
                 yield case.id, clear
             if self._is_ledger_check_due(sweep, case):
                 yield case.id, partial(self._settle_restart, sweep, case)
+        for undescribed in sweep.undescribed:
+            ref = undescribed.record.open_episode
+            if ref is not None:
+                ending = _ending_without_seal(episodes.stored.get(ref))
+                yield undescribed.id, partial(self._void_or_repair, sweep, ref, ending, episodes)
 
     def _steps_for_records(self, sweep: Sweep, episodes: _Episodes) -> Iterator[_Step]:
         """Yield the steps that the records of instances, listed by this sweep or not, call for: a
         late notification, the end of a question about an instance that is not listed, and the
         deletion of an old warning. Yield nothing where none of that is due."""
-        listed_ids = {case.id for case in sweep.cases}
+        running_ids = sweep.running_ids
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
                 yield instance_id, partial(self._notify_late, record.untold, sweep.now)
             if record.starting is not None:
                 yield instance_id, partial(self._follow_start, sweep, record.starting)
-            if instance_id not in listed_ids and record.open_episode is not None:
+            if instance_id not in running_ids and record.open_episode is not None:
                 end = partial(self._end_unlisted, sweep, record.open_episode, episodes)
                 yield instance_id, end
             elif record.holds_an_old_warning_alone(sweep.now):
@@ -219,13 +226,13 @@ class FollowUp:
         Return an empty list if none is due, during a freeze, and between two hourly checks. Raises:
         CloudError.
         """
-        listed_ids = {case.id for case in sweep.cases}
-        if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, listed_ids):
+        running_ids = sweep.running_ids
+        if sweep.summary.frozen or not self._may_ask_about_stopped(sweep, running_ids):
             return []
         if not sweep.is_hourly_check_due("stopped"):
             return []
         savings = {entry.episode: entry for entry in self.ledger_store.open_of(sweep.target)}
-        records = _askable_records(sweep, savings, listed_ids)
+        records = _askable_records(sweep, savings, running_ids)
         questions = []
         for ref, (episode, _) in self.approval_store.open_questions([*records]).items():
             record = records[ref]
@@ -234,7 +241,7 @@ class FollowUp:
                 questions.append(_next_question(record, ref.launch_time))
         return questions
 
-    def _may_ask_about_stopped(self, sweep: Sweep, listed_ids: Collection[str]) -> bool:
+    def _may_ask_about_stopped(self, sweep: Sweep, running_ids: Collection[str]) -> bool:
         """Return whether a question about a stopped instance is possible at all, before anything is
         read.
 
@@ -244,7 +251,7 @@ class FollowUp:
         if any(policy.approval.ask_about_stopped_after_days for policy in self.policies.variants):
             return True
         for instance_id, record in sweep.records.items():
-            if instance_id not in listed_ids and record.last_outcome in _UNANSWERED:
+            if instance_id not in running_ids and record.last_outcome in _UNANSWERED:
                 return True
         return False
 
@@ -269,21 +276,21 @@ class FollowUp:
             self.episode_store.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None)
 
     def _void_or_repair(
-        self, sweep: Sweep, case: Case, ref: EpisodeRef, episodes: _Episodes
+        self, sweep: Sweep, ref: EpisodeRef, ending: _Ending | None, episodes: _Episodes
     ) -> None:
-        """Void the question about a listed instance if it needs no answer any more. Then close the
-        episode if its workflow died, or hand its workflow the answer.
+        """Void the question about a listed instance if it needs no answer any more: `ending` says
+        why, and is `None` if it stays open. Then close the episode if its workflow died, or hand
+        its workflow the answer.
 
         Add the episode to `episodes.still_open` if it stays open. Raises: CloudError.
         """
         stored = episodes.stored.get(ref)
-        ending = _ending_of(case, ref, stored)
         if ending is not None and self.void(ref, ending.reason, ending.outcome):
             # The episode has changed: `_repair` must read it again.
             stored = None
         still_open = self._repair(sweep, ref, stored)
         if still_open is not None:
-            episodes.still_open[case.id] = still_open
+            episodes.still_open[ref.instance_id] = still_open
 
     def _end_unlisted(self, sweep: Sweep, ref: EpisodeRef, episodes: _Episodes) -> None:
         """Void the question about an instance that no longer runs or has lost the tag of the
@@ -384,8 +391,9 @@ def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> _Ending |
     could not be read."""
     if case.instance.launch_time != ref.launch_time:
         return _Ending("the instance was restarted", Outcome.VOID)
-    if _was_asked_before_seals(stored):
-        return _Ending(ASKED_BEFORE, Outcome.VOID)
+    without_seal = _ending_without_seal(stored)
+    if without_seal is not None:
+        return without_seal
     family = case.verdict.kind.family
     match family:
         case Family.WORKING:
@@ -398,6 +406,15 @@ def _ending_of(case: Case, ref: EpisodeRef, stored: _Stored | None) -> _Ending |
             assert_never(family)
 
 
+def _ending_without_seal(stored: _Stored | None) -> _Ending | None:
+    """Return the end of an open question that an earlier release asked without a seal, whatever
+    becomes of its instance; `None` if the question has a seal, or could not be read (`stored` is
+    `None`)."""
+    if _was_asked_before_seals(stored):
+        return _Ending(ASKED_BEFORE, Outcome.VOID)
+    return None
+
+
 def _was_asked_before_seals(stored: _Stored | None) -> bool:
     """Return whether an earlier release, without seals, asked the open question: no answer to it
     would count. Return false if `stored` is `None`, as nothing was read then."""
@@ -408,13 +425,13 @@ def _was_asked_before_seals(stored: _Stored | None) -> bool:
 
 
 def _askable_records(
-    sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], listed_ids: Collection[str]
+    sweep: Sweep, savings: Mapping[EpisodeRef, LedgerEntry], running_ids: Collection[str]
 ) -> dict[EpisodeRef, InstanceRecord]:
     """Return the records of stopped instances about which a question may start, by the episode that
     stopped them; empty if there are none. An instance that ran since its stop, and fell back, is
     left out.
 
-    `savings` are the open ledger entries of the target, by their episode. `listed_ids` are the
+    `savings` are the open ledger entries of the target, by their episode. `running_ids` are the
     instances that run.
     """
     # Nothing is asked about a terminated instance. Its saving stays open all the same.
@@ -424,7 +441,7 @@ def _askable_records(
             terminated_ids.add(ref.instance_id)
     records = {}
     for ref, entry in savings.items():
-        is_gone_or_runs = ref.instance_id in terminated_ids or ref.instance_id in listed_ids
+        is_gone_or_runs = ref.instance_id in terminated_ids or ref.instance_id in running_ids
         record = sweep.records.get(ref.instance_id)
         if record is None or is_gone_or_runs or not entry.may_still_be_stopped:
             continue

@@ -109,13 +109,21 @@ class FreezePlans:
         freeze = replace(standing, left_ids=_ids_behind_freeze(sweep, standing))
         if freeze != standing:
             self.breaker_store.set_breaker(sweep.target, freeze)
-        left_cases = []
+        left_ids = set()
+        may_act_unasked = False
         for case in sweep.cases:
             if case.id in freeze.left_ids and case.verdict.kind not in LEFT_ALONE:
-                left_cases.append(case)
-        self._notify(sweep, freeze, left=len(left_cases))
+                left_ids.add(case.id)
+                may_act_unasked |= _may_act_unasked(case)
+        for undescribed in sweep.undescribed:
+            if undescribed.id in freeze.left_ids:
+                left_ids.add(undescribed.id)
+                # Nobody knows whether its policy would ask.
+                may_act_unasked = True
+        self._notify(sweep, freeze, left=len(left_ids))
         ended_by = self.breaker_store.freeze_end_requested_by(sweep.target, freeze)
-        if not ended_by and not _is_target_freeze_over(sweep, freeze, left_cases):
+        is_over = _is_target_freeze_over(sweep, freeze, len(left_ids), unasked=may_act_unasked)
+        if not ended_by and not is_over:
             return freeze.why
         alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
         if self._send(sweep, alert):
@@ -231,19 +239,16 @@ def _ids_behind_freeze(sweep: Sweep, freeze: BreakerState | None) -> frozenset[s
     return freeze.left_ids - changed_ids
 
 
-def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, left_cases: list[Case]) -> bool:
+def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, left: int, *, unasked: bool) -> bool:
     """Return whether the freeze of the target ends: the policy lifts it, or it has lasted long
     enough and its cause is gone.
 
-    `left_cases` are the instances still behind the freeze. If none of them may be stopped unasked,
-    time alone ends it.
+    `left` is how many instances are still behind the freeze. If none of them may be stopped
+    `unasked`, time alone ends it.
     """
     rule = sweep.base.breaker
-    unasked = any(_may_act_unasked(case) for case in left_cases)
     frozen_for = sweep.now - freeze.tripped_at
-    is_over = breaker.is_freeze_over(
-        frozen_for, freeze.turned, len(left_cases), rule, unasked=unasked
-    )
+    is_over = breaker.is_freeze_over(frozen_for, freeze.turned, left, rule, unasked=unasked)
     return is_over or breaker.is_lifted_by_policy(freeze, rule, sweep.now)
 
 

@@ -35,9 +35,9 @@ from governor.money.rules.cost import Rate
 from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Policy
-from governor.policy.rules.owners import project_of
-from governor.sweep.kept_because import SweptInstance, why_kept
-from governor.sweep.sweep_case import Case, OpenEpisode, Sweep
+from governor.sweep.kept_because import Keep, SweptInstance, why_kept, why_kept_by_people
+from governor.sweep.sweep_case import Case, OpenEpisode, RunningInstance, Sweep
+from governor.sweep.undescribed import row_of_undescribed
 from governor.verdict.model import Hold
 
 _CREATORS = 10
@@ -96,7 +96,7 @@ def _stopped_rows(ledger_store: Ledger, sweep: Sweep, previous_page: FleetPage) 
     The ledger is read only if it may have such an instance. If it cannot be read, that becomes a
     problem of the sweep (see `sweep_case`), and the rows of the previous page are returned.
     """
-    running_ids = {case.id for case in sweep.cases}
+    running_ids = sweep.running_ids
     if not _may_have_stopped_any(sweep, running_ids):
         return []
     read_open = partial(ledger_store.open_of, sweep.target)
@@ -183,7 +183,8 @@ def _governed_rows(
     rates: Mapping[str, Rate],
     previous_page: FleetPage,
 ) -> list[FleetRow]:
-    """Return a row for each instance of the sweep, in its order.
+    """Return a row for each instance of the sweep, in its order; those that EC2 does not describe
+    come last.
 
     Episodes that ended since the previous sweep, and new answers that keep an instance, are read
     first. If that fails, it becomes a problem of the sweep, and the rows may show a later start of
@@ -194,7 +195,7 @@ def _governed_rows(
         _read_ended_episodes, approval_store, sweep.cases, open_episodes, previous_rows
     )
     ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
-    read_keepers = partial(_keepers, approval_store, sweep.cases, previous_rows)
+    read_keepers = partial(_keepers, approval_store, sweep.running, rates, previous_rows)
     keepers = sweep.attempt_read("who keeps instances", read_keepers) or {}
     hours_passed = _hours_passed(previous_page, sweep.now)
     rows = []
@@ -208,13 +209,19 @@ def _governed_rows(
             idle_since=_idle_since(case, episode, previous_row, previous_page.swept_at),
         )
         swept = SweptInstance(case, row, sweep.base, keepers.get(case.id, ""))
-        rows.append(_with_reason(row, swept))
+        rows.append(_with_reason(row, why_kept(swept)))
+    for undescribed in sweep.undescribed:
+        rate = rates[undescribed.id]
+        previous_row = previous_rows.get(undescribed.id)
+        row = row_of_undescribed(undescribed, rate, previous_row, hours_passed)
+        row = _with_record(row, undescribed, open_episodes.get(undescribed.id))
+        keep_by = keepers.get(undescribed.id, "")
+        rows.append(_with_reason(row, why_kept_by_people(undescribed.record.hold, row, keep_by)))
     return rows
 
 
-def _with_reason(row: FleetRow, swept: SweptInstance) -> FleetRow:
+def _with_reason(row: FleetRow, keep: Keep | None) -> FleetRow:
     """Return the row with the reason why the instance stays, if there is one."""
-    keep = why_kept(swept)
     if keep is None:
         return row
     return replace(
@@ -226,7 +233,10 @@ def _with_reason(row: FleetRow, swept: SweptInstance) -> FleetRow:
 
 
 def _keepers(
-    approval_store: Approvals, cases: Sequence[Case], previous_rows: Mapping[str, FleetRow]
+    approval_store: Approvals,
+    instances: Sequence[RunningInstance],
+    rates: Mapping[str, Rate],
+    previous_rows: Mapping[str, FleetRow],
 ) -> dict[str, str]:
     """Return, by instance id, the person whose answer keeps the instance. Left out are instances
     that nobody keeps, or whose person is not known; and keeps of another project, because only
@@ -237,17 +247,17 @@ def _keepers(
     """
     keepers: dict[str, str] = {}
     question_by_instance: dict[str, str] = {}
-    for case in cases:
-        hold = case.record.hold
-        if _kept_until(case) is None:
+    for instance in instances:
+        hold = instance.record.hold
+        if _kept_until(instance) is None:
             continue
-        if hold.kept_in != project_of(case.instance, case.policy.ownership):
+        if hold.kept_in != rates[instance.id].key.project:
             continue
-        known_keeper = hold.own_keeper or _keeper_before(hold, previous_rows.get(case.id))
+        known_keeper = hold.own_keeper or _keeper_before(hold, previous_rows.get(instance.id))
         if known_keeper:
-            keepers[case.id] = known_keeper
+            keepers[instance.id] = known_keeper
         elif hold.kept_by is not None:
-            question_by_instance[case.id] = hold.kept_by
+            question_by_instance[instance.id] = hold.kept_by
     people = approval_store.keepers([*question_by_instance.values()])
     for instance_id, approval_id in question_by_instance.items():
         if approval_id in people:
@@ -268,12 +278,24 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
     page is needed. `open_episode` is `None` if the instance has none."""
     row = replace(
         _basic_row(case.instance, case.policy, rate, case.verdict.kind.value, _reason(case)),
-        kept_until=_kept_until(case),
-        exempt=_is_exempt(case),
+        exempt=case.policy.exemption.similar_tag_on(case.instance) is not None,
         is_reported=_is_reported(case, open_episode),
-        quiet_until=_quiet_until(case),
-        restarts_quiet_until=_restarts_quiet_until(case),
         advice=case.verdict.advice,
+    )
+    return _with_record(row, case.listed, open_episode)
+
+
+def _with_record(
+    row: FleetRow, instance: RunningInstance, open_episode: OpenEpisode | None
+) -> FleetRow:
+    """Return the row with what the state table has of the instance: its exemption, keep, quiet
+    times and open episode, which is `None` if it has none."""
+    row = replace(
+        row,
+        kept_until=_kept_until(instance),
+        exempt=row.exempt or instance.record.hold.exempt_reason is not None,
+        quiet_until=_quiet_until(instance),
+        restarts_quiet_until=_restarts_quiet_until(instance),
     )
     return row if open_episode is None else _with_open_episode(row, open_episode)
 
@@ -359,7 +381,7 @@ def _reason(case: Case) -> str:
     For an idle instance that others start again after each stop, a sentence comes first that says
     until when nobody is asked.
     """
-    quiet_until = _restarts_quiet_until(case)
+    quiet_until = _restarts_quiet_until(case.listed)
     if case.is_idle and quiet_until is not None:
         quiet = (
             "Others started it again after GPU Governor's stops, so nobody is asked about it until "
@@ -369,38 +391,30 @@ def _reason(case: Case) -> str:
     return case.verdict.public_reason
 
 
-def _quiet_until(case: Case) -> UtcDatetime | None:
+def _quiet_until(instance: RunningInstance) -> UtcDatetime | None:
     """Return until when nobody is asked about the instance, because of an earlier answer, expiry or
     failure, or because others start it again; `None` if people may be asked now."""
-    if not case.listed.is_quiet:
+    if not instance.is_quiet:
         return None
-    times = (_restarts_quiet_until(case), case.record.quiet_until)
+    times = (_restarts_quiet_until(instance), instance.record.quiet_until)
     return max(not_none(times), default=None)
 
 
-def _restarts_quiet_until(case: Case) -> UtcDatetime | None:
+def _restarts_quiet_until(instance: RunningInstance) -> UtcDatetime | None:
     """Return until when nobody is asked because others start the instance again after each stop;
     `None` if that is not the case now."""
-    if not case.record.is_quiet_after_restarts(case.listed.now):
+    if not instance.record.is_quiet_after_restarts(instance.now):
         return None
-    return case.record.restarts_quiet_until
+    return instance.record.restarts_quiet_until
 
 
-def _kept_until(case: Case) -> UtcDatetime | None:
+def _kept_until(instance: RunningInstance) -> UtcDatetime | None:
     """Return until when an answer keeps the instance from questions and actions; `None` if no
     answer does now."""
-    snoozed_until = case.record.hold.snoozed_until
-    if snoozed_until is None or snoozed_until <= case.listed.now:
+    snoozed_until = instance.record.hold.snoozed_until
+    if snoozed_until is None or snoozed_until <= instance.now:
         return None
     return snoozed_until
-
-
-def _is_exempt(case: Case) -> bool:
-    """Return whether the instance is exempt: somebody has exempted it, or it has a tag like the
-    policy's exemption tag."""
-    if case.record.hold.exempt_reason is not None:
-        return True
-    return case.policy.exemption.similar_tag_on(case.instance) is not None
 
 
 def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:

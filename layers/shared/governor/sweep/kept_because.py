@@ -14,7 +14,7 @@ from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeepReason
 from governor.policy.model.policy import BY_BUDGET, Mode, Policy
 from governor.sweep.sweep_case import Case
-from governor.verdict.model import HELD_BACK, WORKING
+from governor.verdict.model import HELD_BACK, WORKING, Hold
 
 
 class SweptInstance(NamedTuple):
@@ -86,6 +86,18 @@ def why_kept(swept: SweptInstance) -> Keep | None:
     return None
 
 
+def why_kept_by_people(hold: Hold, row: FleetRow, keep_by: str) -> Keep | None:
+    """Return the answer of a person that keeps an instance of which EC2 says nothing, by its `hold`
+    and its `row` so far; `None` if none does. `keep_by` is the person of a keep; empty if that is
+    not known."""
+    exempter = _exempter(hold, row)
+    if exempter is not None:
+        return Keep(KeepReason.EXEMPTION, exempter.name)
+    if row.kept_until is not None:
+        return Keep(KeepReason.KEEP, keep_by, row.kept_until)
+    return None
+
+
 def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
     """Return the tag that exempts the instance, such as `tag gpu-governor=exempt`; `None` if none
     does."""
@@ -99,13 +111,17 @@ def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
 
 
 def _exemption(swept: SweptInstance) -> _KeptBy | None:
-    """Return the person whose answer exempts the instance; `None` if no answer does. The name is
-    empty if the instance was in another project then: only people who could see it there may read
-    the name."""
-    hold = swept.case.record.hold
+    """Return the person whose answer exempts the instance; `None` if no answer does."""
+    return _exempter(swept.case.record.hold, swept.row)
+
+
+def _exempter(hold: Hold, row: FleetRow) -> _KeptBy | None:
+    """Return the person whose answer exempts the instance of this row; `None` if no answer does.
+    The name is empty if the instance was in another project then: only people who could see it
+    there may read the name."""
     if hold.exempt_reason is None:
         return None
-    if hold.exempt_in != swept.row.project:
+    if hold.exempt_in != row.project:
         return _KeptBy()
     return _KeptBy(hold.exempter)
 

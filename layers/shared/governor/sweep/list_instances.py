@@ -7,7 +7,6 @@ This module must not write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from governor.core.errors import PolicyError
 from governor.core.instance import Instance, Target
@@ -18,24 +17,8 @@ from governor.evidence.ports import InstanceReader
 from governor.policy.model.policy import AppliedPolicy
 from governor.policy.ports import Policies
 from governor.sweep.store import Sweeps
-from governor.sweep.sweep_case import ListedInstance, Listing
+from governor.sweep.sweep_case import ListedInstance, Listing, UndescribedInstance
 from governor.verdict.model import AFTER_RESTART
-
-
-@dataclass(frozen=True, slots=True)
-class UndescribedInstance:
-    """A running instance whose record from EC2 cannot be read: only its id is certain."""
-
-    target: Target
-    instance_id: str
-    launch_time: UtcDatetime
-    """The last known start, or the time of this sweep if none is known."""
-    problem: str
-
-    def as_instance(self) -> Instance:
-        """Return an instance with this id that runs, has the type `unknown` and no tags. With it
-        the costs, the row in the console and the open episode of the real one are not lost."""
-        return Instance(self.target, self.instance_id, "unknown", "running", self.launch_time)
 
 
 def list_instances(
@@ -49,55 +32,64 @@ def list_instances(
     """Return the running instances of the target that the policy's selector names, each with its
     policy, its record and the previous observation. Nothing is written.
 
-    An instance that EC2 lists and that cannot be read is in the list with its problem. One whose id
-    cannot be read either is a problem of the listing, and of each known instance that the list does
-    not name. Raises: CloudError if EC2's list, or the records or observations in the state table,
-    cannot be read.
+    An instance that EC2 lists and that cannot be read is undescribed, with its problem. One whose
+    id cannot be read either is a problem of the listing, and each known instance that the list does
+    not name is undescribed because of it. Raises: CloudError if EC2's list, or the records or
+    observations in the state table, cannot be read.
     """
     base = policies.base().policy
     observations = sweep_store.observations(target)
     problem_by_id: dict[str, str] = {}
     described = reader.list_selected(target, base.selector, problem_by_id)
     records = instance_store.records(target)
-    known_starts = _known_starts(observations, records)
 
     problems = []
     # The key "" holds the problem of an instance whose id cannot be read. It may be any known
     # instance that is missing from the list.
     unnamed_problem = problem_by_id.pop("", None)
+    named_ids = {*problem_by_id}
     if unnamed_problem is not None:
         problems.append(unnamed_problem)
-        missing = known_starts.keys() - {instance.instance_id for instance in described}
+        missing = _known_ids(observations, records)
+        missing.difference_update(instance.instance_id for instance in described)
         problem_by_id = dict.fromkeys(missing, unnamed_problem) | problem_by_id
 
-    instances = list(described)
-    for instance_id, problem in problem_by_id.items():
-        start = known_starts.get(instance_id, now)
-        instances.append(UndescribedInstance(target, instance_id, start, problem).as_instance())
-
     listed = []
-    for instance in instances:
+    for instance in described:
         instance_id = instance.instance_id
         record = records.get(instance_id) or InstanceRecord(target, instance_id)
         applied, policy_problem = _applied_policy(policies, instance)
-        problem_of_instance = problem_by_id.get(instance_id, policy_problem or record.problem)
+        problem = policy_problem or record.problem
         previous = _previous_of_this_run(instance, observations.get(instance_id), now)
-        listed.append(ListedInstance(instance, applied, record, previous, now, problem_of_instance))
-    return Listing(target, base, now, listed, records, observations, problems)
+        listed.append(ListedInstance(instance, applied, record, previous, now, problem))
+
+    undescribed = []
+    for instance_id, problem in problem_by_id.items():
+        record = records.get(instance_id) or InstanceRecord(target, instance_id)
+        previous = observations.get(instance_id) or _never_observed(record, now)
+        is_named = instance_id in named_ids
+        undescribed.append(UndescribedInstance(record, previous, now, problem, is_named))
+    return Listing(target, base, now, listed, undescribed, records, observations, problems)
 
 
-def _known_starts(
+def _known_ids(
     observations: Mapping[str, Observation], records: Mapping[str, InstanceRecord]
-) -> dict[str, UtcDatetime]:
-    """Return by instance id when each known instance was last started. If there is an observation
-    and an open episode, the observation counts: it is newer."""
-    starts = {}
+) -> set[str]:
+    """Return the ids of the instances that the last sweep observed or that have an open episode;
+    empty if there are none."""
+    known_ids = {*observations}
     for instance_id, record in records.items():
         if record.open_episode is not None:
-            starts[instance_id] = record.open_episode.launch_time
-    for instance_id, observation in observations.items():
-        starts[instance_id] = observation.launch_time
-    return starts
+            known_ids.add(instance_id)
+    return known_ids
+
+
+def _never_observed(record: InstanceRecord, now: UtcDatetime) -> Observation:
+    """Return an observation with an empty verdict for an instance that EC2 does not describe and of
+    which there is no observation. It was started when its open episode says, else at `now`."""
+    episode = record.open_episode
+    launch_time = now if episode is None else episode.launch_time
+    return Observation(launch_time, verdict="", at=now)
 
 
 def _applied_policy(policies: Policies, instance: Instance) -> tuple[AppliedPolicy, str | None]:

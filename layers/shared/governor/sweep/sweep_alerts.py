@@ -148,8 +148,8 @@ class SweepAlerts:
 
     def send_reminders(self, sweep: Sweep) -> None:
         """Remind the owners of running instances of dates that AWS has announced, such as a
-        maintenance, `events.remind_before_hours` before. A failure becomes a problem of the
-        sweep."""
+        maintenance, `events.remind_before_hours` before. A failure becomes a problem of the sweep,
+        and so does an instance that EC2 does not describe: its owner is not known."""
         read_notices = partial(self.notice_store.notices, sweep.target)
         notices = sweep.attempt_read("announced dates could not be read", read_notices) or []
         remind_before = timedelta(hours=sweep.base.events.remind_before_hours)
@@ -157,6 +157,7 @@ class SweepAlerts:
         for notice in notices:
             if notice.is_due(sweep.now, remind_before):
                 self._remind(sweep, notice, instances)
+                _note_undescribed(sweep, notice)
 
     def _remind(self, sweep: Sweep, notice: Notice, instances: Sequence[Instance]) -> None:
         """Remind each owner of running instances that the notice is about, once for its date. A
@@ -229,6 +230,16 @@ class SweepAlerts:
             home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
         )
         self.announcer.announce(alert)
+
+
+def _note_undescribed(sweep: Sweep, notice: Notice) -> None:
+    """Add to the problems of the sweep that nobody can be reminded of this notice now, if it is
+    about an instance that EC2 does not describe."""
+    for undescribed in sweep.undescribed:
+        if undescribed.id == notice.instance_id:
+            sweep.summary.problems.append(
+                f"{notice.key}: no reminder can be sent while EC2 does not describe the instance"
+            )
 
 
 def _governed_by_home(sweep: Sweep) -> Counter[Home]:

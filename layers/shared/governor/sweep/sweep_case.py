@@ -2,6 +2,7 @@
 
 A `Listing` holds each instance before its metrics are read (`ListedInstance`). A judged instance
 is a `Case`; a `Sweep` holds all of them. `FollowUp` then reads what is still open (`OpenEpisode`).
+An instance that EC2 does not describe is an `UndescribedInstance` in the listing and in the sweep.
 Nothing in this module may read from or write to AWS: the steps of the sweep do.
 
 A step of the sweep that fails with a GovernorError becomes a *problem of the sweep*: a text in its
@@ -60,7 +61,7 @@ class SweepSummary:
 
 @dataclass(frozen=True, slots=True)
 class ListedInstance:
-    """A running instance of the target before its metrics are read."""
+    """A running instance of the target, as EC2 described it, before its metrics are read."""
 
     instance: Instance
     applied: AppliedPolicy
@@ -163,6 +164,47 @@ class ListedInstance:
         open, nobody is asked yet, or the owner of its environment was notified lately. Then only
         metrics that show resumed work need to be read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
+
+
+@dataclass(frozen=True, slots=True)
+class UndescribedInstance:
+    """An instance of the target whose record from EC2 cannot be read. It counts as running.
+
+    It is no `Case`, so nothing judges, tags or asks about it. It keeps what earlier sweeps knew:
+    `follow_up.py` keeps its question open, `undescribed.py` has its costs, its observation and its
+    row.
+    """
+
+    record: InstanceRecord
+    previous: Observation
+    """The last observation of the instance. If there is none, its verdict is empty, and its launch
+    time is that of the open episode, or `now`."""
+    now: UtcDatetime
+    problem: str
+    """Why its record cannot be read."""
+    is_named: bool
+    """True if EC2's list names it. If not, a record without an id may be its own, and nobody knows
+    whether it runs."""
+
+    @property
+    def id(self) -> str:
+        """Return the id of the instance."""
+        return self.record.instance_id
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict `no-data` with the problem."""
+        return Verdict(VerdictKind.NO_DATA, self.problem)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether nobody is asked yet about the last known run of the instance, because of
+        an earlier answer, expiry or failure."""
+        return self.record.is_quiet(self.previous.launch_time, self.now)
+
+
+RunningInstance = ListedInstance | UndescribedInstance
+"""A running instance, with what the state table has of it."""
 
 
 @dataclass(slots=True)
@@ -308,6 +350,7 @@ class Listing:
     base: Policy
     now: UtcDatetime
     instances: Sequence[ListedInstance]
+    undescribed: Sequence[UndescribedInstance]
     records: Mapping[str, InstanceRecord]
     """By instance id: records of all instances that ever were idle or decided about, running or
     not."""
@@ -327,12 +370,14 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """The running instances of a target that the policy selects, at one moment, each with its
-    verdict."""
+    verdict; those that EC2 does not describe apart."""
 
     target: Target
     base: Policy
     now: UtcDatetime
     cases: Sequence[Case]
+    undescribed: Sequence[UndescribedInstance]
+    """Those of the running instances that EC2 does not describe. They have no case."""
     records: Mapping[str, InstanceRecord]
     """By instance id: records of all instances that ever were idle or decided about, running or
     not."""
@@ -340,6 +385,18 @@ class Sweep:
     swept_before: UtcDatetime | None
     """Time of the last sweep that ended; `None` if there was none."""
     spread: Spread
+
+    @property
+    def running(self) -> list[RunningInstance]:
+        """Return all running instances, first those that EC2 describes."""
+        running: list[RunningInstance] = [case.listed for case in self.cases]
+        running.extend(self.undescribed)
+        return running
+
+    @property
+    def running_ids(self) -> set[str]:
+        """Return the ids of all running instances, described or not."""
+        return {instance.id for instance in self.running}
 
     def is_hourly_check_due(self, key: str) -> bool:
         """Return whether the hourly check of this key, such as an instance id, is due now.

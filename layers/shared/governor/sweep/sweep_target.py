@@ -35,6 +35,7 @@ from governor.sweep.observation import observation_of
 from governor.sweep.store import Sweeps
 from governor.sweep.sweep_alerts import SweepAlerts
 from governor.sweep.sweep_case import Case, Listing, OpenEpisode, Sweep, SweepSummary
+from governor.sweep.undescribed import last_rate, observation_of_undescribed, sum_up_undescribed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +86,32 @@ class SweepTarget:
         sweep = self._sweep(listing, cases)
         just_froze = self.freeze(sweep)
         _sum_up_verdicts(sweep)
+        sum_up_undescribed(sweep)
         mark_idle(sweep, self.tagger, self.instance_store, self.failure_store)
         open_episodes = self.follow_up(sweep)
         self._notify(sweep, just_froze=just_froze)
         rates = self._count_costs(sweep, listing)
         self.alerts.notify_of_managed_idle(sweep, rates)
         observations = {case.id: observation_of(case, rates[case.id]) for case in sweep.cases}
+        for undescribed in sweep.undescribed:
+            observations[undescribed.id] = observation_of_undescribed(undescribed)
         self.sweep_store.remember(target, observations, now)
         self._keep_page(sweep, open_episodes, rates)
         return sweep.summary
 
     def _sweep(self, listing: Listing, cases: Sequence[Case]) -> Sweep:
-        """Return the sweep of these judged instances, with a summary that goes on with the problems
-        of the listing."""
+        """Return the sweep of these judged instances and of those that EC2 does not describe, with
+        a summary that goes on with the problems of the listing."""
+        instance_count = len(cases) + len(listing.undescribed)
         summary = SweepSummary(
-            listing.target, listing.now, instances=len(cases), problems=listing.problems
+            listing.target, listing.now, instances=instance_count, problems=listing.problems
         )
         return Sweep(
             target=listing.target,
             base=listing.base,
             now=listing.now,
             cases=cases,
+            undescribed=listing.undescribed,
             records=listing.records,
             summary=summary,
             swept_before=listing.swept_before,
@@ -130,12 +136,15 @@ class SweepTarget:
         rates = self.costs.rates(
             [(case.instance, case.policy, case.verdict.kind) for case in sweep.cases]
         )
-        instances = [case.instance for case in sweep.cases]
+        launched = {case.id: case.instance.launch_time for case in sweep.cases}
+        for undescribed in sweep.undescribed:
+            rates[undescribed.id] = last_rate(undescribed, sweep.base.ownership)
+            launched[undescribed.id] = undescribed.previous.launch_time
         sweep.attempt(
             "costs",
             self.costs,
             sweep.target,
-            instances,
+            launched,
             rates,
             listing.observations,
             sweep.now,
@@ -173,7 +182,7 @@ class SweepTarget:
 
 def _sum_up_verdicts(sweep: Sweep) -> None:
     """Add to the summary how many verdicts there are of each kind, and the problem of each
-    instance that could not be judged."""
+    described instance that could not be judged."""
     for case in sweep.cases:
         sweep.summary.verdicts[case.verdict.kind.value] += 1
         if case.listed.problem is not None:
