@@ -535,6 +535,32 @@ def test_a_start_takes_the_question_back_and_a_late_event_of_an_old_one_does_not
     assert ("VOID", ref) == (question.status.value, question.episode)
 
 
+@pytest.mark.parametrize(
+    ("state", "minutes", "voids"),
+    [
+        ("stopping", -1, False),
+        ("stopped", -1, False),
+        ("stopped", 1, True),
+        ("terminated", -1, True),
+        ("terminated", 1, True),
+    ],
+)
+def test_a_late_event_of_our_own_stop_takes_no_question_back(
+    state: str, minutes: int, voids: bool
+) -> None:
+    """EventBridge and a redrive may bring it days later. Before, the question ended, as if others
+    had stopped the instance."""
+    world, one = stopped()
+    asked(world, one)
+    at = world.clock.now() + timedelta(minutes=minutes)
+
+    react(world)(TARGET.account, TARGET.region, one, state, at)
+
+    question = world.state.approval("approval-2")
+    assert question is not None
+    assert voids is (question.status.value == "VOID")
+
+
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("booked", [True, False], ids=["after its end", "before it"])
 def test_a_stop_goes_on_saving_when_we_terminate_and_ends_when_others_do(

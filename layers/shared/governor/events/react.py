@@ -26,7 +26,8 @@ from governor.remediation.follow_start import FollowStart
 from governor.remediation.void_episode import VoidEpisode
 
 _NOTHING = "nothing to do"
-_ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+_STOPPING = ("stopping", "stopped")
+_ENDING = (*_STOPPING, "shutting-down", "terminated")
 _SETTLING = ("running", "terminated")
 """States that end a saving."""
 
@@ -89,7 +90,8 @@ class ReactToStateChange:
         """Void the open question about an instance that stops or is terminated, and return true.
 
         Return false, with nothing changed, for another state, without an open question, once the
-        workflow acts, or if the event is about an earlier run. Raises: CloudError.
+        workflow acts, or if the event is about an earlier run, or about the stop by an earlier
+        episode. Raises: CloudError.
         """
         ref = record.open_episode
         if ref is None or ec2_state not in _ENDING:
@@ -97,8 +99,19 @@ class ReactToStateChange:
         if at < ref.launch_time:
             # A late event of an earlier run of the instance says nothing about this one.
             return False
+        if ec2_state in _STOPPING and self._is_of_earlier_stop(ref, at):
+            # An event of our own stop may come again days later, as when a person redrives it.
+            return False
         # `void` changes nothing once the workflow acts: then the change is the workflow's own.
         return self.void(ref, f"the instance is {ec2_state} by others", Outcome.VOID)
+
+    def _is_of_earlier_stop(self, ref: EpisodeRef, at: UtcDatetime) -> bool:
+        """Return whether the episode is about an instance that an earlier one has stopped, and the
+        event of `at` is older than its question. Raises: CloudError."""
+        episode = self.episode_store.episode(ref)
+        if episode is None or episode.stopped_by_episode is None:
+            return False
+        return at <= episode.opened_at
 
     def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
         """Void a question about a stopped instance that runs again, and end its savings. Return a
