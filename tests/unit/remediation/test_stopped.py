@@ -30,6 +30,7 @@ from tests.builders import NOW, TARGET, make_instance
 from tests.episodes import ending_of
 from tests.twins import StaticPolicies
 from tests.unit.worlds.builders import (
+    decider,
     decision,
     follow_start,
     opener,
@@ -483,6 +484,29 @@ def test_refused_snapshots_of_a_stopped_instance_leave_it_stopped_and_the_messag
     text = " ".join(alert.lines)
     assert "An earlier question stopped it. Nothing was deleted" in text
     assert "its stop was requested" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("answer", "subject"),
+    [
+        (Answer.KEEP, "notebook stays stopped and is kept until Sat 09:00 UTC"),
+        (Answer.EXEMPT, "notebook is exempt and stays stopped"),
+    ],
+)
+def test_what_is_kept_from_a_termination_is_not_said_to_run(answer: Answer, subject: str) -> None:
+    """Before, the mail and the page said that the stopped instance keeps running."""
+    world, one = stopped()
+    ref = asked(world, one)
+    now = world.clock.now()
+    world.state.await_answer("approval-2", "token", "ask", now + timedelta(hours=1))
+    decider(world)("approval-2", decision(answer, at=now, reason="a demo"))
+    is_kept = answer is Answer.KEEP
+    recorder(world)(ref, Outcome.KEPT if is_kept else Outcome.EXEMPTED)
+
+    alert = world.announcer.sent[-1]
+    assert subject == alert.subject
+    assert is_kept is ("If the instance is still stopped after that" in " ".join(alert.lines))
+    assert "keeps running" not in " ".join(alert.lines)
 
 
 def test_a_question_about_restarts_by_others_holds_back_that_about_the_storage() -> None:

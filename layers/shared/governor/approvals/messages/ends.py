@@ -158,6 +158,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         "saved": None,
         "decided": _decided_by(episode, outcome, approval),
         "is_stopped": is_stopped,
+        "was_stopped_before": episode.stopped_by_episode is not None,
         "snapshots": ", ".join(episode.progress.snapshot_ids),
         "restart": [],
         **_answer_words(approval, outcome),
