@@ -556,6 +556,34 @@ def test_a_stop_that_ec2_refused_saves_nothing() -> None:
     assert [] == booked(world)
 
 
+def test_a_refused_stop_is_named_and_leaves_no_note() -> None:
+    """Before, people read that the snapshots failed, and nothing of when they are asked again."""
+    world = World()
+    world.ec2.failures["stop"] = [AccessDenied("an SCP says no", operation="ec2:StopInstances")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.STOP)
+    assert {} == world._stored().progress.steps_done
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    [alert] = world.announcer.sent
+    assert "Could not stop notebook. Nothing was changed" == alert.subject
+    assert "asks again" in alert.lines[-1]
+
+
+def test_refused_snapshots_before_a_termination_are_named_and_not_said_to_exist() -> None:
+    """Before, the message said that the termination failed after the snapshots were started."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.ec2.failures["create_snapshots"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.take_snapshot(world.ref)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    [alert] = world.announcer.sent
+    assert "Could not snapshot notebook. It is stopped; nothing was deleted" == alert.subject
+    assert "snapshots were started" not in " ".join(alert.lines)
+
+
 def test_what_others_terminated_after_our_stop_is_not_our_saving() -> None:
     """Nobody asked for it here."""
     world = World()

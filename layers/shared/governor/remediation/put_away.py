@@ -17,7 +17,6 @@ from governor.core.errors import (
     GovernorError,
     MustWait,
     SafetyError,
-    Throttled,
     Unavailable,
 )
 from governor.core.ports import Clock
@@ -132,8 +131,7 @@ class PutAway:
         """Count the call against the caps, note it, check once more, and send it once.
 
         Call it only after all guards let the step through. If the call certainly had no effect,
-        what all attempts of the step reserved is given back. If EC2 throttled it, or it was not
-        sent at all, its note is taken back, too.
+        what all attempts of the step reserved is given back, and its note is taken back.
 
         Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If EC2 answers
         with Unavailable, the call may have taken effect, and stays noted and counted.
@@ -155,13 +153,10 @@ class PutAway:
             # The call may have taken effect: it stays noted and counted until a later check shows
             # that it had none.
             raise
-        except (Throttled, SafetyError):
-            # EC2 has certainly not carried out the call.
-            self._take_back_note(cleared, step, noted_at)
-            raise
         except GovernorError:
-            # EC2 refused. The note stays: a later recheck takes it back.
-            self._take_back_all(cleared, step)
+            # EC2 has certainly not carried out the call: it refused or throttled it, or was not
+            # asked. With the note, the end would say that EC2 was asked, and name a later step.
+            self._take_back_note(cleared, step, noted_at)
             raise
         if not cleared.dry_run:
             ref = cleared.episode.ref

@@ -238,6 +238,8 @@ def left_behind(episode: Episode) -> LeftBehind:
     mode observe it has done nothing."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
+    # The step is noted before EC2 is asked, which may refuse it.
+    values["snapshots_began"] = bool(episode.progress.snapshots)
     values["undone"] = episode.is_undone
     values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)

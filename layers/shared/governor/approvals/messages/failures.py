@@ -79,7 +79,8 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
     its first step, or was never stored (`None`).
 
     It is the last step begun if the error says that this one did not complete, or no step is
-    ahead; else the first step ahead; `stop` for a plan without steps.
+    ahead; the snapshots if they were begun and none is recorded; else the first step ahead; `stop`
+    for a plan without steps.
     """
     if episode is None:
         return "ask"
@@ -95,6 +96,8 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
             steps_ahead.append(step)
     if steps_done and (error in _WAITING or not steps_ahead):
         return steps_done[-1].value
+    if Step.SNAPSHOT in steps_done and not episode.progress.snapshots:
+        return Step.SNAPSHOT.value
     if steps_ahead:
         return steps_ahead[0].value
     return Step.STOP.value
