@@ -10,6 +10,7 @@ import pytest
 
 from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Stage
+from governor.approvals.rules.approval import silence_from
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Step
@@ -18,6 +19,7 @@ from governor.policy.model.policy import Mode
 from tests.builders import NOW, make_evidence
 from tests.unit.remediation.test_guards import episode_of
 from tests.unit.remediation.test_restarts import policy_of
+from tests.unit.remediation.test_waiting import AT, OFFICE
 from tests.unit.worlds.builders import asker, opener, ref_of
 from tests.unit.worlds.fleet_world import FleetWorld
 from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
@@ -91,6 +93,47 @@ def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
     assert world.recheck(world.ref, Step.STOP).proceed
     world.put_away(world.ref, Step.STOP)
     assert ["stop"] == world.writes()
+
+
+def test_silence_after_a_late_message_counts_in_working_hours_alone() -> None:
+    """Before, a delay could move the end of the time to answer from working hours into a
+    weekend."""
+    world = expired(delivered=(), phase=Phase.ASKING)
+    world.policies.policy = replace(world.policies.policy, ownership=OFFICE)
+    planned = world._stored().asking.schedule
+    assert planned is not None
+    late = timedelta(hours=7)
+    world.deliver("ask", planned.ask_at + late)
+    world.deliver("escalate", planned.escalate_at + late)
+    saturday_evening = planned.expire_at + late
+    expires(world, saturday_evening)
+
+    world.clock.moment = saturday_evening + timedelta(minutes=30)
+    world.publish_quiet()
+    must_wait(world, "there is time to answer until Mon Nov 23, 08:00 UTC")
+
+    world.state.note_waits_told(APPROVAL_ID, world.clock.now())
+    world.clock.moment = AT["Mon 09:00"]
+    world.publish_quiet()
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize("minutes", [15, 16])
+def test_silence_on_time_counts_at_the_planned_end(minutes: int) -> None:
+    """Working hours may have ended a few minutes after it."""
+    world = expired(delivered=())
+    episode = world._stored()
+    planned = episode.asking.schedule
+    assert planned is not None
+    late = timedelta(minutes=minutes)
+    world.deliver("ask", planned.ask_at + late)
+    world.deliver("escalate", planned.escalate_at)
+    deliveries = world.state.deliveries(world.ref.execution_name)
+
+    # The planned end is a Saturday.
+    counts_from = silence_from(episode, deliveries, tuple(OFFICE.contacts.values()))
+
+    assert counts_from == (planned.expire_at + late if minutes == 15 else AT["Mon 09:00"])
 
 
 @pytest.mark.parametrize(

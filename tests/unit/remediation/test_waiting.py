@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from governor.core.errors import (
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
 from governor.limits.model.breaker import BreakerState
+from governor.policy.model.contacts import Contact, Ownership, Weekday
 from governor.policy.model.limits import Breaker, Caps
 from governor.policy.model.policy import Mode
 from governor.table import keys
@@ -32,6 +33,24 @@ from tests.unit.worlds.builders import asker
 from tests.unit.worlds.world import APPROVAL_ID, World
 
 OUTAGE = BreakerState(NOW, "outage", turned=40)
+OFFICE = Ownership(
+    contacts={
+        "people": Contact(
+            emails=("alice@example.com",),
+            time_zone="Europe/Berlin",
+            working_days=(Weekday.MON, Weekday.TUE, Weekday.WED, Weekday.THU, Weekday.FRI),
+            working_from="09:00",
+            working_until="18:00",
+        )
+    },
+    default_contacts=("people",),
+)
+AT = {
+    "Fri 16:00": datetime(2026, 11, 20, 15, 0, tzinfo=UTC),
+    "Sat 03:00": datetime(2026, 11, 21, 2, 0, tzinfo=UTC),
+    "Mon 09:00": datetime(2026, 11, 23, 8, 0, tzinfo=UTC),
+}
+"""Times in Berlin."""
 CAPS = {"ORGANIZATION": 3, "ACCOUNT#1": 2}
 
 
@@ -291,6 +310,39 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
     world.clock.moment += timedelta(days=3)
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         ask(world.ref, Stage.ASK, None)
+
+
+@pytest.mark.parametrize("freeze_ends", ["Fri 16:00", "Sat 03:00"])
+def test_a_question_that_a_freeze_delayed_waits_for_working_hours(freeze_ends: str) -> None:
+    """Before, it was sent at night, when the freeze ended."""
+    world = World(decide=False)
+    world.policies.policy = replace(world.policies.policy, ownership=OFFICE)
+    ask = asker(world)
+    world.clock.moment = AT[freeze_ends]
+
+    if freeze_ends == "Sat 03:00":
+        with pytest.raises(MustWait, match="do not work now"):
+            ask(world.ref, Stage.ASK, None)
+        assert [] == world.announcer.sent
+        world.clock.moment = AT["Mon 09:00"]
+    ask(world.ref, Stage.ASK, None)
+
+    assert 1 == len(world.announcer.sent)
+
+
+def test_a_question_on_time_and_one_that_is_decided_wait_for_no_hours() -> None:
+    """It was planned for working hours; and who has answered is not asked."""
+    world = World(decide=False)
+    hours = Contact(emails=("alice@example.com",), working_from="09:00", working_until="12:00")
+    ownership = replace(OFFICE, contacts={"people": hours})
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+    world.clock.moment = NOW + timedelta(minutes=15)
+    assert not asker(world)(world.ref, Stage.ASK, None).settled
+
+    world = World()
+    world.policies.policy = replace(world.policies.policy, ownership=OFFICE)
+    world.clock.moment = AT["Sat 03:00"]
+    assert asker(world)(world.ref, Stage.ASK, None).settled
 
 
 @pytest.mark.parametrize("stage", [Stage.REMIND, Stage.ESCALATE])

@@ -12,7 +12,7 @@ from governor.alerts.ports import Announcer
 from governor.approvals.deliver_decision import answer_document, asked_about
 from governor.approvals.messages.questions import stage_alert, waiting_alert
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
-from governor.approvals.rules.approval import deadline_given
+from governor.approvals.rules.approval import ON_TIME, deadline_given
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
@@ -21,6 +21,7 @@ from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.ports import Workflow
+from governor.episode.rules.restarts import asks_escalation_contacts
 from governor.episode.store.episodes import Episodes
 from governor.limits.freezes import why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
@@ -29,6 +30,7 @@ from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.contacts import addresses, list_addresses
 from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies
+from governor.policy.rules.schedule import next_working
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,11 @@ class AskOwner:
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
         says why an approved step waits, for that stage alone. Raises: MustWait while plans are
-        frozen; SafetyError if there is no such episode, it is over, or it waited too long for the
-        end of a freeze; InputError for a missing task token, or one too many; NobodyListens if no
-        time to answer may begin; ConfigurationError if no link can be made; PolicyError;
-        ConflictError if a question that waits is gone meanwhile; CloudError if the message was not
-        accepted, or the table failed.
+        frozen, or a late question would come in quiet hours; SafetyError if there is no such
+        episode, it is over, or it waited too long for the end of a freeze; InputError for a missing
+        task token, or one too many; NobodyListens if no time to answer may begin;
+        ConfigurationError if no link can be made; PolicyError; ConflictError if a question that
+        waits is gone meanwhile; CloudError if the message was not accepted, or the table failed.
         """
         _check_token(stage, task_token)
         episode = asked_about(self.episode_store, ref)
@@ -87,8 +89,9 @@ class AskOwner:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
             return StageResult(reached_people=has_reached_people)
 
-        if stage is Stage.ASK:
+        if stage is Stage.ASK and self._is_open(episode):
             self._must_not_be_frozen(episode, now)
+            self._must_not_be_late_in_quiet_hours(episode, now)
         # The question is opened before it is sent: an answer may come at once.
         until = self._expiry(episode, stage, now)
         approval = self._await_answer(episode, stage, task_token, until, now)
@@ -108,16 +111,35 @@ class AskOwner:
         contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
 
+    def _is_open(self, episode: Episode) -> bool:
+        """Return whether the question takes answers: false if it is decided or missing. Raises:
+        CloudError."""
+        approval = self.approval_store.approval(episode.approval_id)
+        return approval is not None and approval.status is ApprovalStatus.PENDING
+
+    def _must_not_be_late_in_quiet_hours(self, episode: Episode, now: UtcDatetime) -> None:
+        """Require of a question that a freeze or a pause has delayed that the people who are asked
+        work now: it was planned for their working hours.
+
+        Raises: MustWait in their quiet hours; CloudError.
+        """
+        planned = episode.asking.schedule
+        if planned is None or now - planned.ask_at <= ON_TIME:
+            return
+        ownership = self.policies.base().policy.ownership
+        contacts = ownership.asked(episode.owner, episode.project)
+        if asks_escalation_contacts(episode):
+            contacts += ownership.escalated(episode.owner, episode.project)
+        if next_working(now, contacts) > now:
+            raise MustWait("the question is late, and the people who are asked do not work now")
+
     def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
-        """Require, for an open question, that no freeze or pause stands: an outage may show
-        instances as idle. A question that is decided or missing passes.
+        """Require that no freeze or pause stands: an outage may show instances as idle. Call it for
+        an open question.
 
         Raises: MustWait while one stands; SafetyError if the question, since it was due, has waited
         for as long as the policy allows; PolicyError; CloudError.
         """
-        approval = self.approval_store.approval(episode.approval_id)
-        if approval is None or approval.status is not ApprovalStatus.PENDING:
-            return
         why_frozen = self._why_frozen(episode, now)
         if why_frozen is None:
             return

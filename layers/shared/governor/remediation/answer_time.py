@@ -52,29 +52,44 @@ class AnswerTimes:
             return None
         if approval.status is not ApprovalStatus.EXPIRED:
             return None
-        return self._unused_question(episode, approval, schedule, step)
+        return self._unused_question(episode, approval, schedule, policy, step)
 
     def why_silence_must_wait(
-        self, episode: Episode, step: Step, unused_time: UnusedAnswerTime, now: UtcDatetime
+        self,
+        episode: Episode,
+        policy: Policy,
+        step: Step,
+        unused_time: UnusedAnswerTime,
+        now: UtcDatetime,
     ) -> str | None:
         """Return why silence does not count yet: a message of a question was late or not delivered,
         or the API refused requests. Return `None` if silence counts. In mode `auto`, only refused
-        requests are looked at here.
+        requests are looked at here. `policy` is today's policy of the instance.
 
         Raises: MetricsLate while it is not known whether answers were refused; CloudError.
         """
         if episode.mode is Mode.ASK:
-            why_too_early = self._why_too_early(episode, step, now)
+            why_too_early = self._why_too_early(episode, policy, step, now)
             if why_too_early is not None:
                 return why_too_early
         return self.refused_answers(unused_time, now)
 
-    def _why_too_early(self, episode: Episode, step: Step, now: UtcDatetime) -> str | None:
+    def _counts_from(self, episode: Episode, policy: Policy, step: Step) -> UtcDatetime | None:
+        """Return when silence begins to count, by the deliveries whose seals fit; `None` if the
+        question or its escalation was not delivered. Raises: CloudError."""
+        ownership = policy.ownership
+        asked = ownership.asked(episode.owner, episode.project)
+        escalated = ownership.escalated(episode.owner, episode.project)
+        return silence_from(episode, self.seals.deliveries(episode, step), (*asked, *escalated))
+
+    def _why_too_early(
+        self, episode: Episode, policy: Policy, step: Step, now: UtcDatetime
+    ) -> str | None:
         """Return why people did not have both messages for long enough; `None` if they had.
 
         Raises: CloudError.
         """
-        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        counts_from = self._counts_from(episode, policy, step)
         if counts_from is None:
             return (
                 "nobody answered, but the question or the escalation was not delivered to "
@@ -88,14 +103,19 @@ class AnswerTimes:
         return None
 
     def _unused_question(
-        self, episode: Episode, approval: Approval, schedule: Schedule, step: Step
+        self,
+        episode: Episode,
+        approval: Approval,
+        schedule: Schedule,
+        policy: Policy,
+        step: Step,
     ) -> UnusedAnswerTime | None:
         """Return the time to answer of a question that has expired; `None` once a step was noted.
 
         Raises: SafetyError if a step was noted before silence counted; CloudError.
         """
         if episode.progress.steps_done:
-            self._silence_must_have_counted(episode, step)
+            self._silence_must_have_counted(episode, policy, step)
             return None
         length = schedule.expire_at - schedule.ask_at
         return UnusedAnswerTime(what="nobody answered", length=length, until=approval.expires_at)
@@ -124,14 +144,14 @@ class AnswerTimes:
         )
         return UnusedAnswerTime(what="nobody held it", length=length, until=ends_at)
 
-    def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
+    def _silence_must_have_counted(self, episode: Episode, policy: Policy, step: Step) -> None:
         """Require that question and escalation were delivered and the time to answer is over,
         although the record says that a step has begun.
 
         Several roles can write that record, so it shortens nobody's time. Raises: SafetyError;
         CloudError.
         """
-        counts_from = silence_from(episode, self.seals.deliveries(episode, step))
+        counts_from = self._counts_from(episode, policy, step)
         if counts_from is None or self.clock.now() < counts_from - RETRIES_OF_A_STAGE:
             raise SafetyError(
                 "the record says that a step began before the time to answer was over"

@@ -128,7 +128,9 @@ class Guards:
         if unused_time is None:
             return None
         now = self.clock.now()
-        return self.answer_times.why_silence_must_wait(cleared.episode, step, unused_time, now)
+        return self.answer_times.why_silence_must_wait(
+            cleared.episode, cleared.applied.policy, step, unused_time, now
+        )
 
     def _why_frozen(self, cleared: Cleared, step: Step) -> str | None:
         """Return the pause or the freeze that holds the step back; `None` if there is neither. A

@@ -7,7 +7,7 @@ An answer is taken once. This module says which answer still counts; who may giv
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from governor.alerts.delivery import Delivery
@@ -26,8 +26,9 @@ from governor.core.units import (
 )
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
+from governor.policy.model.contacts import Contact
 from governor.policy.model.policy import Mode
-from governor.policy.rules.schedule import Schedule, next_morning
+from governor.policy.rules.schedule import Schedule, next_morning, next_working
 from governor.verdict.model import NO_HOLD, Hold
 
 _KEEP_NEEDS_A_DATE = "say until when to keep the instance"
@@ -58,9 +59,9 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
-_ON_TIME = timedelta(minutes=15)
-"""A stage that begins at most so late changes no deadline. Silence counts with the same tolerance
-(`RETRIES_OF_A_STAGE` in remediation)."""
+ON_TIME = timedelta(minutes=15)
+"""A stage that begins at most so late is on time, and changes no deadline. Silence counts with the
+same tolerance (`RETRIES_OF_A_STAGE` in remediation)."""
 
 _LONGEST_RUN = timedelta(minutes=15)
 """The longest run of a Lambda function: one run writes a message and delivers it. Source: AWS
@@ -326,7 +327,7 @@ def deadline_given(approval: Approval, until: UtcDatetime, now: UtcDatetime) -> 
     given = approval.answer_by
     if given is None:
         return until
-    allowed_delay = min(_ON_TIME, (until - now) / 20)
+    allowed_delay = min(ON_TIME, (until - now) / 20)
     is_on_time = given <= until <= given + allowed_delay
     return given if is_on_time else until
 
@@ -376,9 +377,13 @@ def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
     return episode.opened_at
 
 
-def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+def silence_from(
+    episode: Episode, deliveries: Iterable[Delivery], contacts: Sequence[Contact] = ()
+) -> UtcDatetime | None:
     """Return when silence begins to count as an answer: once the people who are asked have had the
-    question and its escalation for as long as planned.
+    question and its escalation for as long as planned. If one of these was late, also not before
+    all of `contacts` work: the planned time was in their working hours, and the moved one may not
+    be.
 
     Return `None` if the question or its escalation was delivered to nobody, or nobody is asked.
     """
@@ -390,7 +395,9 @@ def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
         return None
     question_delay = asked_at - planned.ask_at
     escalation_delay = escalated_at - planned.escalate_at
-    return planned.expire_at + max(question_delay, escalation_delay)
+    delay = max(question_delay, escalation_delay)
+    had_it_until = planned.expire_at + delay
+    return had_it_until if delay <= ON_TIME else next_working(had_it_until, contacts)
 
 
 def _delivered_at(
