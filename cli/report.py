@@ -211,7 +211,9 @@ def _waste_lines(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a wasted resource, whose fields are named as in JSON: its cost, its place,
     and what to do."""
     amount = _UNKNOWN_PRICE
-    if values["usd_per_month"] is not None:
+    if values["is_prepaid"]:
+        amount = "prepaid"
+    elif values["usd_per_month"] is not None:
         amount = f"{values['waste_usd_per_month']:,.2f}"
     place = f"{values['account']}/{values['region']}"
     what = printable(f"{values['finding']}: {values['what']}, {values['id']}")

@@ -9,7 +9,7 @@ from governor.core.line_breaks import steady_page
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
 from governor.scan.rules import groups_of, refusals_of
-from governor.scan.words import headline, own_cost, refusal_text, remarks
+from governor.scan.words import headline, own_cost, price_word, refusal_text, remarks
 from governor.web.responses import TOKENS, environment
 
 _FOLDER = Path(__file__).parent
@@ -19,7 +19,9 @@ def page_html(report: Report) -> str:
     """Return the page. Every text of the report is escaped."""
     style = TOKENS + (_FOLDER / "page.css").read_text(encoding="utf-8")
     templates = environment(style, _FOLDER)
-    templates.filters.update(money=money, iso=iso, printable=printable, name=name_html)
+    templates.filters.update(
+        money=money, iso=iso, printable=printable, name=name_html, price_word=price_word
+    )
     groups = {
         "Account": groups_of(report.rows, lambda row: row.resource.target.account),
         "Owner": groups_of(report.rows, lambda row: row.owner or "no owner tag"),

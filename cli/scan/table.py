@@ -7,6 +7,7 @@ whole: on a terminal a backslash ends each of its lines, so that a shell reads t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from rich.cells import cell_len, set_cell_size
 
@@ -14,7 +15,7 @@ from cli.tables import shown_command, wrapped
 from governor.core.units import clip, money, plural, printable, usd
 from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import groups_of, refusals_of
-from governor.scan.words import headline, own_cost, refusal_text, remarks
+from governor.scan.words import headline, own_cost, price_word, refusal_text, remarks
 
 _WIDTH = 80
 _MOST_WASTED = 20
@@ -73,7 +74,7 @@ def _row(row: Row) -> Iterator[str]:
     second."""
     resource = row.resource
     name = resource.name or resource.resource_id
-    price = "unknown" if row.usd_per_month is None else money(row.usd_per_month)
+    price = price_word(row) or money(row.usd_per_month or Decimal())
     mark = _GOVERNED if resource.is_governed else ""
     judgment = row.judgment
     owner = row.owner or "no owner"

@@ -241,6 +241,24 @@ def test_waste_without_a_known_price_is_listed_last_and_no_sum_hides_it(
 
 
 @pytest.mark.usefixtures("deployed")
+def test_prepaid_waste_is_no_zero_in_list_and_message(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An instance in a Capacity Block, and the unused part of a block."""
+    block = found("block", UNUSED, None, is_prepaid=True)
+    scanned(world, TARGET, found("inside", UNUSED, "0", is_prepaid=True), block)
+    table = printed(capsys, "--ungoverned")
+    alert = alert_sent(world, Period(f"month-{MONTHS[-1]}", month_start(NOW), NOW))
+
+    assert 2 == table.count("prepaid  unused")
+    assert "0.00" not in table
+    mail = "\n".join(alert.lines)
+    assert "block (ml.g5.12xlarge, 4 x A10G) in 123456789012/us-east-1: prepaid, unused" in mail
+    for text in (table, mail):
+        assert "The sum leaves out 2 prepaid resources: ending them saves nothing." in text
+
+
+@pytest.mark.usefixtures("deployed")
 def test_the_list_of_what_is_not_governed_is_about_now_and_alone() -> None:
     """A month, a mail's HTML, and the other list are refused."""
     for more in (["--month", "2026-11"], ["--format", "html"], ["--kept"]):

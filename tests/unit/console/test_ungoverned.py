@@ -95,6 +95,24 @@ def test_the_most_expensive_waste_comes_first_with_evidence_command_and_age() ->
     assert [">$14,600<", ">$5,176<"] == re.findall(r">\$[\d,.]+<", text)[:2]
 
 
+def test_prepaid_capacity_is_no_zero() -> None:
+    """Also in the sums of its group, and whether EC2 shows its price or not."""
+    world = ConsoleWorld()
+    idle = Judgment(Finding.IDLE, Strength.STRONG, "No GPU worked")
+    scanned(world, HERE, found("in-a-block", idle, "0", is_prepaid=True))
+    scanned(world, THERE, found("block", UNUSED, None, THERE, is_prepaid=True))
+    text = html(ungoverned, world, path="/ungoverned")
+
+    assert "$" not in text.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert 2 == text.count('<td class="number">prepaid</td><td><i class="pill')
+    # By kind, by owner, and by each of the two accounts.
+    assert 4 == text.count('<td class="number">prepaid</td></tr>')
+    assert "2 of 2 resources that are not governed" in text
+    assert "leaves out 2 prepaid resources" in text
+    document: Any = ungoverned(world.asked()).document
+    assert [True, True] == [row["is_prepaid"] for row in document["rows"]]
+
+
 def test_what_could_not_be_read_is_said_with_the_missing_right() -> None:
     """And with what gives it."""
     text = html(ungoverned, stored(), path="/ungoverned")

@@ -300,6 +300,7 @@ def test_a_block_is_paid_in_advance_and_has_no_monthly_waste() -> None:
     row = only_row(CapacityBlocks(), reservations(block))
     assert (Finding.UNUSED, Strength.STRONG) == (row.judgment.finding, row.judgment.strength)
     assert row.usd_per_hour is None
+    assert row.resource.is_prepaid
     assert Decimal() == row.waste_usd_per_month
     assert "cannot be given back" in row.judgment.evidence
     assert "2026-12-03 12:00 UTC" in row.judgment.evidence

@@ -308,6 +308,7 @@ def test_capacity_that_is_paid_for_is_no_waste_of_the_instance() -> None:
     agent(world, *[0.0] * 8)
     row = world.row(instance(lifecycle=Lifecycle.CAPACITY_BLOCK))
     assert Decimal() == row.waste_usd_per_month
+    assert row.resource.is_prepaid
     assert "stopping it saves nothing" in row.judgment.evidence
     # A stop would lose the local disks and save nothing.
     assert not row.command

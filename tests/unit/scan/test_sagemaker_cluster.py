@@ -52,6 +52,15 @@ def test_a_training_plan_is_paid_in_advance() -> None:
     (row,) = scan(nodes).rows
     assert row.usd_per_hour is None
     assert "a training plan pays in advance" in row.judgment.evidence
+    assert row.resource.is_prepaid
+
+
+def test_a_cluster_that_a_training_plan_pays_in_part_has_no_known_price() -> None:
+    """It is not prepaid: its other nodes cost something each hour."""
+    planned = {"InstanceType": "ml.p5.48xlarge", "CurrentCount": 4, "TrainingPlanArn": PLAN}
+    (row,) = scan(planned, {"InstanceType": "ml.p5.48xlarge", "CurrentCount": 1}).rows
+    assert row.usd_per_hour is None
+    assert not row.resource.is_prepaid
 
 
 def test_a_group_of_several_types_counts_each() -> None:

@@ -267,8 +267,14 @@ def test_enhanced_metrics_make_silence_weak_evidence() -> None:
 def test_capacity_paid_in_advance_has_no_price() -> None:
     """To delete the endpoint would save nothing."""
     reserved = {"MlReservationArn": "arn:aws:sagemaker:us-east-1:123456789012:reservation/r"}
-    row = row_of(endpoint("chat", variant("main", CapacityReservationConfig=reserved)))
+    main = variant("main", CapacityReservationConfig=reserved)
+    row = row_of(endpoint("chat", main))
     assert row.usd_per_hour is None
+    assert row.resource.is_prepaid
+    # The other variant costs something each hour.
+    row = row_of(endpoint("chat", main, variant("other")))
+    assert row.usd_per_hour is None
+    assert not row.resource.is_prepaid
 
 
 def test_the_owner_and_the_exemption_are_tags() -> None:

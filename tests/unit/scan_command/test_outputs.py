@@ -99,6 +99,37 @@ def amounts_of_table(text: str) -> tuple[list[Decimal], Decimal]:
     return rows, total
 
 
+def test_prepaid_capacity_says_so_in_every_format() -> None:
+    """An instance in a block costs nothing more, and EC2 does not show what a block did cost. No
+    amount says either; fields of programs keep their types."""
+    block = row(1, Judgment(Finding.UNUSED, Strength.STRONG, "2 free."), None, is_prepaid=True)
+    inside = row(2, IDLE, "0", owner="grace", is_prepaid=True)
+    whole = report([row(3, IDLE, "1"), block, inside])
+
+    text = report_text(whole)
+    assert re.search(r"^ +prepaid  unused  ", text, re.MULTILINE)
+    assert re.search(r"^ +prepaid  idle  ", text, re.MULTILINE)
+    assert "The sum leaves out 2 prepaid resources: ending them saves nothing." in text
+    assert "not known" not in text
+    page = page_html(whole)
+    assert 2 == page.count('<td class="usd">prepaid</td>\n')
+    # The group of `grace`, and that of the account of her instance.
+    assert 2 == page.count('<td class="usd">1 of 1</td><td class="usd">prepaid</td>')
+    document = json.loads(json.dumps(report_document(whole), default=str))
+    (first, *prepaid) = document["rows"]
+    assert not first["is_prepaid"]
+    assert [True, True] == [one["is_prepaid"] for one in prepaid]
+    assert {None, "0"} == {one["usd_per_hour"] for one in prepaid}
+    assert 1 == document["unpriced_waste"]
+    assert ["False", "True", "True"] == [one["is_prepaid"] for one in rows_of_csv(rows_csv(whole))]
+
+
+def test_prepaid_waste_alone_names_no_amount() -> None:
+    """Neither in the headline, nor in the sums of its group."""
+    whole = report([row(2, IDLE, "0", is_prepaid=True), row(4, BUSY)])
+    assert "1 of 2 resources in 2 accounts and 3 Regions is wasted." in report_text(whole)
+
+
 @pytest.mark.parametrize("size", [2, 17, 300])
 def test_the_sum_is_that_of_the_rows_in_every_format(size: int) -> None:
     """To the cent, with prices that have fractions of one."""

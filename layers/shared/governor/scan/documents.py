@@ -27,6 +27,7 @@ COLUMNS = (
     "idle_since",
     "evidence",
     "command",
+    "is_prepaid",
 )
 """Fields of a row in JSON, and columns of the CSV."""
 
@@ -55,6 +56,7 @@ def row_document(row: Row) -> dict[str, Any]:
         judgment.idle_since,
         judgment.evidence,
         row.command or None,
+        resource.is_prepaid,
     )
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -14,7 +14,13 @@ from governor.scan.model import Row, Snapshot
 from governor.scan.rules import refusals_of
 from governor.scan.snapshot import Sees, Ungoverned, ungoverned
 from governor.scan.store import Scans
-from governor.scan.words import refusal_text, remarks, ungoverned_headline
+from governor.scan.words import (
+    PREPAID,
+    price_word,
+    refusal_text,
+    remarks,
+    ungoverned_headline,
+)
 
 _MOST_NAMED = 5
 """Resources named in the text of a report, the most expensive waste first."""
@@ -72,11 +78,20 @@ def found_waste(found: Ungoverned) -> FoundWaste:
     )
 
 
+def _amount(row: Row) -> str:
+    """Return the price of a month; `prepaid`, or `price unknown`, in its stead."""
+    if price_word(row) == PREPAID:
+        return PREPAID
+    if row.usd_per_month is None:
+        return "price unknown"
+    return f"{usd(row.usd_per_month)} a month"
+
+
 def _line(row: Row) -> str:
     """Return the sentence about a wasted resource: its name, place, price and evidence."""
     resource = row.resource
     name = resource.name or resource.resource_id
-    amount = "price unknown" if row.usd_per_month is None else f"{usd(row.usd_per_month)} a month"
+    amount = _amount(row)
     judgment = row.judgment
     why = f"{judgment.finding.value}, {judgment.strength.value} evidence: {judgment.evidence}"
     return f"{name} ({resource.what}) in {resource.target}: {amount}, {why}"

@@ -88,6 +88,8 @@ class Resource:
     """The service that runs it, such as `EKS`; `None` if none does."""
     is_governed: bool = False
     """True if it carries the tag by which the policy selects instances."""
+    is_prepaid: bool = False
+    """True if all of it is paid in advance, used or not, so that ending it saves nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,13 @@ class Group:
     usd_per_month: Usd
     """Their price together, as far as it is known and no other rows have it."""
     waste_usd_per_month: Usd
+    prepaid_waste: int = 0
+    """How many of the wasted rows are paid in advance: they add nothing to the sums."""
+
+    @property
+    def is_prepaid(self) -> bool:
+        """Return whether it has waste, and all of it is paid in advance."""
+        return 0 < self.wasted == self.prepaid_waste
 
 
 def groups_of(rows: Iterable[Row], name_of: Callable[[Row], str]) -> tuple[Group, ...]:
@@ -88,6 +95,7 @@ def first_groups(groups: Sequence[Group], most: int) -> tuple[Group, ...]:
         wasted=sum(group.wasted for group in others),
         usd_per_month=sum((group.usd_per_month for group in others), Decimal()),
         waste_usd_per_month=sum((group.waste_usd_per_month for group in others), Decimal()),
+        prepaid_waste=sum(group.prepaid_waste for group in others),
     )
     return (*groups[:most], rest)
 
@@ -95,10 +103,11 @@ def first_groups(groups: Sequence[Group], most: int) -> tuple[Group, ...]:
 def _group(name: str, rows: Sequence[Row]) -> Group:
     """Return the sums of these rows under a name: how many there are and how many are waste,
     and what all of them and the wasted ones cost a month."""
-    wasted = sum(row.judgment.finding.is_waste for row in rows)
+    wasted = [row for row in rows if row.judgment.finding.is_waste]
+    prepaid = sum(row.resource.is_prepaid for row in wasted)
     usd = sum((row.own_usd_per_month for row in rows), Decimal())
     waste = sum((row.waste_usd_per_month for row in rows), Decimal())
-    return Group(name, len(rows), wasted, usd, waste)
+    return Group(name, len(rows), len(wasted), usd, waste, prepaid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ def _scanned(row: Row, ownership: Ownership) -> ScannedRow:
         since=found.since,
         manager=found.manager,
         is_governed=found.is_governed,
+        is_prepaid=found.is_prepaid,
     )
     return ScannedRow(replace(row, resource=resource, owner=owner), owner, project)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 from governor.core.units import in_utc, listed, money, plural, usd
 from governor.scan.model import Finding, Report, Row, Strength
 from governor.scan.rules import Refusal
 
+PREPAID = "prepaid"
+UNKNOWN = "unknown"
 _PLACES_NAMED = 3
 _PLACES_OF_OWN_COST = 4
 
@@ -23,6 +26,8 @@ def headline(report: Report) -> str:
     resources = plural(len(report.rows), "resource")
     if not wasted:
         return f"Nothing is known to be wasted by {resources} in {where}."
+    if not report.waste_usd_per_month:
+        return f"{wasted} of {resources} in {where} {_are(wasted)} wasted."
     amount = usd(report.waste_usd_per_month)
     return f"{amount} a month is wasted by {wasted} of {resources} in {where}."
 
@@ -42,11 +47,13 @@ def ungoverned_headline(report: Report, *, is_scanned: bool) -> str:
         return f"Everything in {where} that costs money for accelerators is governed."
     wasted = sum(row.judgment.finding.is_waste for row in report.rows)
     resources = plural(len(report.rows), "resource")
-    are = "is" if len(report.rows) == 1 else "are"
+    are = _are(len(report.rows))
     if not wasted:
         return f"{resources} in {where} {are} not governed; none is known to be waste."
-    amount = usd(report.waste_usd_per_month)
     of_all = f"{wasted} of {resources} that {are} not governed"
+    if not report.waste_usd_per_month:
+        return f"{of_all}, in {where}, {_are(wasted)} wasted."
+    amount = usd(report.waste_usd_per_month)
     return f"{amount} a month is wasted by {of_all}, in {where}."
 
 
@@ -58,7 +65,14 @@ def remarks(report: Report) -> list[str]:
     if report.weak_waste_usd_per_month:
         amount = usd(report.weak_waste_usd_per_month)
         sentences.append(f"The evidence for {amount} of the waste is weak: ask before you act.")
-    unpriced = report.unpriced_waste
+    wasted = [row for row in report.rows if row.judgment.finding.is_waste]
+    left_out = Counter(price_word(row) for row in wasted)
+    prepaid = left_out[PREPAID]
+    if prepaid:
+        count = plural(prepaid, "prepaid resource")
+        pronoun = "it" if prepaid == 1 else "them"
+        sentences.append(f"The sum leaves out {count}: ending {pronoun} saves nothing.")
+    unpriced = left_out[UNKNOWN]
     if unpriced:
         count = plural(unpriced, "wasted resource", "wasted resources")
         sentences.append(f"The sum leaves out {count} whose price is not known.")
@@ -91,6 +105,14 @@ def own_cost(report: Report) -> str:
     return f"The scan made {calls}, all of them reads, for which AWS bills about ${amount}."
 
 
+def price_word(row: Row) -> str | None:
+    """Return the word that stands in place of a row's price a month: `prepaid` if it is paid in
+    advance, used or not, and `unknown` if it is not known. Return `None` if the price says it."""
+    if row.resource.is_prepaid:
+        return PREPAID
+    return UNKNOWN if row.usd_per_month is None else None
+
+
 def refusal_text(refusal: Refusal) -> str:
     """Return the sentence about something that could not be read."""
     where = listed(refusal.places, _PLACES_NAMED)
@@ -104,6 +126,11 @@ def refusal_text(refusal: Refusal) -> str:
         or_later = " or later" if len(refusal.places) > 1 else ""
         since = f"last read at {in_utc(refusal.last_read_at)}{or_later}, since then refused: "
     return f"{what}: {since}{missing_right}{refusal.reason}"
+
+
+def _are(count: int) -> str:
+    """Return the verb for this many."""
+    return "is" if count == 1 else "are"
 
 
 def _is_unmeasured(row: Row) -> bool:

@@ -15,7 +15,7 @@ from governor.scan.documents import COLUMNS, report_document, rows_of
 from governor.scan.model import Finding, Row, Strength, Unread
 from governor.scan.rules import first_groups, groups_of, refusals_of
 from governor.scan.snapshot import Ungoverned
-from governor.scan.words import refusal_text, remarks, ungoverned_headline
+from governor.scan.words import price_word, refusal_text, remarks, ungoverned_headline
 
 _ROWS = 100
 _GROUPS_SHOWN = 10
@@ -67,7 +67,7 @@ def ungoverned(request: ViewRequest) -> Page:
             "remarks": remarks(report),
             "found": found,
             "report": report,
-            "lines": [(row, _pill(row)) for row in shown],
+            "lines": [(row, _pill(row), price_word(row)) for row in shown],
             "pages": pages,
             "groups": {name: first_groups(sums, _GROUPS_SHOWN) for name, sums in groups.items()},
             "refusals": [refusal_text(refusal) for refusal in refusals[:_REFUSALS_SHOWN]],

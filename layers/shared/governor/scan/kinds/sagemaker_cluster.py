@@ -29,7 +29,7 @@ class Cluster(Resource):
 
     count_by_type: tuple[tuple[str, int], ...] = ()
     """Its accelerated nodes by type, such as `ml.p5.48xlarge`."""
-    is_prepaid: bool = False
+    has_training_plan: bool = False
     """True if a training plan, which is paid in advance, pays for some of its nodes."""
 
 
@@ -60,7 +60,7 @@ class SageMakerClusters(Kind[Cluster, None]):
     def price(self, place: Place, resource: Cluster) -> UsdPerHour | None:
         """Return the list price of the accelerated nodes; `None` if one is not known, or a training
         plan pays."""
-        if resource.is_prepaid:
+        if resource.has_training_plan:
             return None
         total = Decimal()
         for ml_type, count in resource.count_by_type:
@@ -75,7 +75,7 @@ class SageMakerClusters(Kind[Cluster, None]):
         instead."""
         since = resource.since or place.now
         evidence = f"created {span(place.now - since)} ago; activity of its nodes not measured"
-        if resource.is_prepaid:
+        if resource.has_training_plan:
             evidence += "; a training plan pays in advance"
         return Judgment(Finding.NOT_MEASURED, Strength.NONE, evidence)
 
@@ -91,13 +91,14 @@ def _cluster(place: Place, record: Mapping[str, Any]) -> Cluster | None:
     ValueError for a record in another form."""
     restricted = record.get("RestrictedInstanceGroups") or ()
     count_by_type: dict[str, int] = {}
-    is_prepaid = False
+    planned = 0
     for group in (*record["InstanceGroups"], *restricted):
         for ml_type, count in _nodes(group):
             if not count or not is_accelerated(ml_type):
                 continue
             count_by_type[ml_type] = count_by_type.get(ml_type, 0) + count
-            is_prepaid = is_prepaid or bool(group.get("TrainingPlanArn"))
+            if group.get("TrainingPlanArn"):
+                planned += count
     if not count_by_type:
         return None
     name = record.get("ClusterName") or record["ClusterArn"]
@@ -109,7 +110,8 @@ def _cluster(place: Place, record: Mapping[str, Any]) -> Cluster | None:
         name=printable(name),
         since=None if created is None else as_utc(created),
         count_by_type=tuple(count_by_type.items()),
-        is_prepaid=is_prepaid,
+        has_training_plan=bool(planned),
+        is_prepaid=planned == sum(count_by_type.values()),
     )
 
 

@@ -99,6 +99,7 @@ def read_free(
         committed=commitment.get("CommittedInstanceCount") or 0,
         committed_until=as_utc(committed_until) if committed_until else None,
         lent_by=source if record.get("Interruptible") else None,
+        is_prepaid=reservation_type == BLOCK,
     )
 
 

@@ -10,7 +10,7 @@ from governor.core.errors import AccessDenied, CloudError
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
 from governor.core.units import UsdPerHour, UtcDatetime, clip
-from governor.money.rules.cost import marginal_price
+from governor.money.rules.cost import PREPAID, marginal_price
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.ec2_instance import rules, words
 from governor.scan.kinds.ec2_instance.measure import SPOT_REQUESTS, measure_hosts
@@ -94,7 +94,7 @@ class Ec2Instances(Kind[Host, Measured]):
             strength=strength,
             evidence=evidence,
             idle_since=_idle_since(measured) if finding.is_waste else None,
-            can_stop=is_stoppable and not words.is_prepaid(resource),
+            can_stop=is_stoppable and not resource.is_prepaid,
         )
 
     def own_command(self, resource: Host, judgment: Judgment) -> str:
@@ -157,6 +157,7 @@ def _host(place: Place, instance: Instance) -> Host:
         since=instance.launch_time,
         manager=None if manager is None else manager.service,
         is_governed=place.policy.selector.is_on(instance),
+        is_prepaid=instance.lifecycle in PREPAID or instance.host_id is not None,
         instance=instance,
         part_word=words.part_word(instance.instance_type),
         known_manager=manager,

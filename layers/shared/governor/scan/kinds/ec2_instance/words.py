@@ -9,7 +9,6 @@ from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
 from governor.core.managers import Manager
 from governor.core.units import capitalized, full_stop, printable, span
 from governor.evidence.rules.figures import scaled_text
-from governor.money.rules.cost import PREPAID
 from governor.policy.model.policy import Policy
 from governor.policy.model.profiles import Part
 from governor.scan.kinds.commands import aws_command, describe_node_group
@@ -113,7 +112,7 @@ def _before_a_stop(host: Host, measured: Measured) -> list[str]:
     why_not = why_unstoppable(host, measured)
     if why_not is not None:
         return [why_not]
-    if is_prepaid(host):
+    if host.is_prepaid:
         return ["Its capacity is paid for, used or not: stopping it saves nothing"]
     shape = shape_of(instance.instance_type)
     if shape is None or shape.local_nvme == "unknown":
@@ -121,12 +120,6 @@ def _before_a_stop(host: Host, measured: Measured) -> list[str]:
     if shape.local_nvme:
         return [f"{_LOSES_DISKS} ({shape.local_nvme} GB)"]
     return []
-
-
-def is_prepaid(host: Host) -> bool:
-    """Return whether the capacity of the instance is paid for, used or not, so that a stop saves
-    nothing."""
-    return host.instance.lifecycle in PREPAID or host.instance.host_id is not None
 
 
 def why_unstoppable(host: Host, measured: Measured) -> str | None:

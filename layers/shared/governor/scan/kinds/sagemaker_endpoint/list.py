@@ -161,6 +161,7 @@ def _endpoint(place: Place, record: _Described) -> Endpoint | None:
         variants=tuple(variants),
         is_asynchronous=bool(record.endpoint.get("AsyncInferenceConfig")),
         has_enhanced_metrics=bool(metrics_config.get("EnableEnhancedMetrics")),
+        is_prepaid=all(variant.is_prepaid for variant in variants),
     )
 
 
