@@ -8,7 +8,7 @@ import boto3
 import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 
-from cli.credentials import NO_CREDENTIALS
+from cli.credentials import NO_CREDENTIALS, NO_REGION
 from cli.errors import CommandError
 from governor.core.errors import CloudError
 
@@ -43,7 +43,7 @@ def session(regions: Sequence[str] = ()) -> boto3.Session:
     if not has_credentials:
         raise CommandError(NO_CREDENTIALS)
     if opened.region_name is None:
-        raise CommandError("no Region: set AWS_REGION or pass --region")
+        raise CommandError(NO_REGION)
     return opened
 
 

@@ -1,4 +1,5 @@
-"""Find out, before anything that takes time is loaded, that a shell has no AWS credentials.
+"""Find out, before anything that takes time is loaded, that a shell has no AWS credentials or no
+Region.
 
 Standard library only. boto3 finds credentials in many places, and some of them are programs. So
 this only says that there are none where none of these places can have any. Whatever it cannot
@@ -16,6 +17,7 @@ from pathlib import Path
 from cli.errors import CommandError
 
 NO_CREDENTIALS = "no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile"
+NO_REGION = "no Region: set AWS_REGION or pass --region"
 _VARIABLES = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -32,6 +34,7 @@ _HARMLESS = frozenset(
 )
 """Settings of a profile that give no credentials."""
 _QUOTED_SECTION = re.compile(r"""^\s*\[[^\]]*[\\"']""", re.MULTILINE)
+_REGION_SETTING = re.compile(r"^\s*region\s*[=:]", re.MULTILINE)
 _METADATA_ADDRESS = ("169.254.169.254", 80)
 _METADATA_SECONDS = 1
 """The same as botocore's."""
@@ -61,6 +64,18 @@ def check_credentials(environment: Mapping[str, str]) -> None:
         )
     if has_none(environment, settings):
         raise CommandError(NO_CREDENTIALS)
+
+
+def check_region(environment: Mapping[str, str]) -> None:
+    """Check that boto3 may find a Region. The Region of any profile counts.
+
+    Raises:
+        CommandError: there is certainly none.
+    """
+    if any(environment.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION")):
+        return
+    if not _REGION_SETTING.search(_configuration(environment)):
+        raise CommandError(NO_REGION)
 
 
 def has_none(environment: Mapping[str, str], settings: str | None = None) -> bool:

@@ -4,8 +4,11 @@ The options of a command declare it with `set_defaults`:
 
 - `reads`: the names of the arguments that name files to read.
 - `reads_folders`: the names of those that may name folders, too.
-- `offline`: the names of the options with which, all given, the command needs no AWS credentials.
-  An empty tuple: it never needs any. Without it, the command always does.
+- `writes`: the names of those that name files to write. What is written comes last, after work that
+  may take minutes and cost money.
+- `offline`: the names of the options with which, all given, the command needs no AWS credentials
+  and no Region. An empty tuple: it never needs any. Without it, the command always does.
+- `any_region`: true if the command chooses a Region for its calls where nothing names one.
 
 Standard library only.
 """
@@ -13,20 +16,21 @@ Standard library only.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cli.credentials import check_credentials
+from cli.credentials import check_credentials, check_region
 from cli.errors import CommandError
 
-_STANDARD_INPUT = "-"
+_STANDARD_STREAM = "-"
 
 
 def check_first(given: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    """Check the files that a line names, and that there may be credentials.
+    """Check the files that a line names, and that there may be credentials and a Region.
 
     Raises:
-        CommandError: a file cannot be read, or there are no credentials.
+        CommandError: a file cannot be read or written, or there are no credentials, or no Region.
     """
     for name in getattr(given, "reads", ()):
         for path in _paths(given, name):
@@ -35,15 +39,21 @@ def check_first(given: argparse.Namespace, environment: Mapping[str, str]) -> No
         for path in _paths(given, name):
             if not path.is_dir():
                 _check_file(path)
-    if _needs_credentials(given):
-        check_credentials(environment)
+    for name in getattr(given, "writes", ()):
+        for path in _paths(given, name):
+            _check_can_write(path)
+    if not _needs_aws(given):
+        return
+    check_credentials(environment)
+    if not given.region and not getattr(given, "any_region", False):
+        check_region(environment)
 
 
 def _paths(given: argparse.Namespace, name: str) -> list[Path]:
-    """Return the paths that an argument names; none for standard input."""
+    """Return the paths that an argument names; none for standard input or output."""
     value = getattr(given, name)
     values = value if isinstance(value, list) else [value]
-    return [Path(path) for path in values if path is not None and str(path) != _STANDARD_INPUT]
+    return [Path(path) for path in values if path is not None and str(path) != _STANDARD_STREAM]
 
 
 def _check_file(path: Path) -> None:
@@ -61,7 +71,22 @@ def _check_file(path: Path) -> None:
         raise CommandError(f"{path} could not be read: {why}") from None
 
 
-def _needs_credentials(given: argparse.Namespace) -> bool:
+def _check_can_write(path: Path) -> None:
+    """Check that a file can be written, without making it: it may be a file of an earlier run,
+    which stays as it is if the command fails.
+
+    Raises:
+        CommandError: it cannot be written, or is a folder.
+    """
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise CommandError(f"{path} could not be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"{path} could not be written: you lack permission to write there")
+
+
+def _needs_aws(given: argparse.Namespace) -> bool:
     offline = getattr(given, "offline", None)
     if offline is None:
         return True

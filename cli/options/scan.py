@@ -40,4 +40,10 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--print-policy", action="store_true", help="print the IAM policy that a scan needs"
     )
-    parser.set_defaults(run=later("cli.scan", "run"), regions=True, offline=("print_policy",))
+    parser.set_defaults(
+        run=later("cli.scan", "run"),
+        regions=True,
+        any_region=True,
+        writes=("csv", "html"),
+        offline=("print_policy",),
+    )

@@ -72,5 +72,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         regions=True,
         reads=("policy",),
         reads_folders=("traces",),
+        writes=("out",),
         offline=("traces",),
     )

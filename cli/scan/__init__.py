@@ -9,11 +9,9 @@ import logging
 import os
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import NoReturn
 
 from cli import aws
-from cli.errors import CommandError
 from cli.notes import print_note
 from cli.progress import Progress
 from cli.scan.interruption import Outcome, leave_if_stuck, until_interrupted
@@ -77,8 +75,7 @@ def _shown(report: Report | None, arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """End the program at options that do not go together. Raises: CommandError if a file cannot be
-    written: a scan of an organization takes too long to lose."""
+    """End the program at options that do not go together."""
     if bool(arguments.role) != bool(arguments.units):
         _refuse("--role and --units go together: which role, in whose accounts")
     on_standard_output = {
@@ -91,25 +88,12 @@ def _check_options(arguments: argparse.Namespace) -> None:
         _refuse(f"{' and '.join(chosen)} do not go together: each is the whole output")
     if arguments.html == STANDARD_OUTPUT:
         _refuse("--html needs the name of a file")
-    for name in (arguments.csv, arguments.html):
-        if name is not None and name != STANDARD_OUTPUT:
-            _check_is_writable(Path(name))
 
 
 def _refuse(problem: str) -> NoReturn:
     """End the program as argparse does at a wrong line, with status 2."""
     print_note(f"governor scan: error: {problem}")
     raise SystemExit(2)
-
-
-def _check_is_writable(path: Path) -> None:
-    """Raises: CommandError if no file can be written there."""
-    if path.is_dir():
-        raise CommandError(f"{path} is a folder: name a file in it")
-    if not path.parent.is_dir():
-        raise CommandError(f"{path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise CommandError(f"{path} cannot be written: you lack permission to write there")
 
 
 def _scan(arguments: argparse.Namespace) -> Outcome[Report]:

@@ -1,4 +1,5 @@
-"""Mistakes that are found before a command is loaded: files that are missing, no credentials."""
+"""Mistakes that are found before a command is loaded: files that are missing or cannot be written,
+no credentials, no Region."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from cli.first_checks import check_first
 ROOT = Path(__file__).parents[2]
 HEAVY = ("boto3", "botocore", "pydantic", "yaml", "numpy", "governor.core", "simulation")
 AWS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+STATUS = ["status", "--region", "eu-west-1"]
 
 
 def run(line: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
@@ -89,9 +91,67 @@ def test_a_shell_without_credentials_is_found_before_the_command_is_loaded(line:
     assert "[]" == loaded
 
 
-def test_every_argument_that_names_a_file_to_read_says_so() -> None:
-    """By what its help says of it; `--cache`, `--out` and the like are written."""
-    written = {"cache", "csv", "html", "out"}
+@pytest.mark.parametrize(
+    "line",
+    ["simulate --out nowhere/x.html", "scan --csv nowhere/x.html", "scan --html nowhere/x.html"],
+)
+def test_a_file_that_cannot_be_written_is_found_before_the_command_is_loaded(line: str) -> None:
+    """Not after minutes of reading, for which CloudWatch may charge."""
+    error, loaded = run(line.split(), AWS)
+    expected = "nowhere/x.html could not be written: there is no folder nowhere"
+    assert f"governor: {expected}\n" == error
+    assert "[]" == loaded
+
+
+def test_a_file_to_write_may_be_there_and_stays_as_it_is(tmp_path: Path) -> None:
+    """A folder is none; a device and standard output may be written."""
+    old = tmp_path / "old.html"
+    old.write_text("old")
+    for place in (old, tmp_path / "new.html", "/dev/null", "-"):
+        check_first(governor.parsed(["scan", "--csv", str(place)]), AWS)
+    assert ["old.html"] == [path.name for path in tmp_path.iterdir()]
+    assert "old" == old.read_text()
+    with pytest.raises(CommandError, match="is a folder: name a file in it"):
+        check_first(governor.parsed(["scan", "--csv", str(tmp_path)]), AWS)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_the_right_to_write_is_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(CommandError, match="you lack permission to write there"):
+        check_first(governor.parsed(["simulate", "--out", str(tmp_path / "x.html")]), AWS)
+
+
+@pytest.mark.parametrize("line", ["status", "simulate", "spot g5.xlarge", "policy get"])
+def test_a_missing_region_is_found_before_the_command_is_loaded(line: str) -> None:
+    error, loaded = run(line.split(), AWS)
+    assert f"governor: {credentials.NO_REGION}\n" == error
+    assert "[]" == loaded
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "settings"),
+    [
+        ("status --region eu-west-1", {}, ""),
+        ("spot g5.xlarge --region eu-west-1", {}, ""),
+        ("status", {"AWS_REGION": "eu-west-1"}, ""),
+        ("status", {"AWS_DEFAULT_REGION": "eu-west-1"}, ""),
+        ("status", {}, "[default]\nregion = eu-west-1\n"),
+        ("status", {"AWS_PROFILE": "p"}, "[profile p]\nregion=eu-west-1\n"),
+        # It looks at all Regions.
+        ("scan", {}, ""),
+        ("policy schema", {}, ""),
+    ],
+)
+def test_a_region_may_come_from_the_line_the_environment_or_the_profile(
+    line: str, more: Mapping[str, str], settings: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(settings)
+    check_first(governor.parsed(line.split()), {**_nothing(tmp_path), **AWS, **more})
+
+
+def test_every_argument_that_names_a_file_says_so() -> None:
+    """By what its help says of it. The file of `--cache` and its folder are made."""
     for name in governor.COMMANDS:
         for parser in _leaves(governor.parser(name)):
             named = set()
@@ -102,8 +162,9 @@ def test_every_argument_that_names_a_file_to_read_says_so() -> None:
             declared = {
                 *(parser.get_default("reads") or ()),
                 *(parser.get_default("reads_folders") or ()),
+                *(parser.get_default("writes") or ()),
             }
-            assert named - written == declared, parser.prog
+            assert named - {"cache"} == declared, parser.prog
 
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
@@ -189,16 +250,16 @@ def test_an_instance_has_those_of_its_role(tmp_path: Path, monkeypatch: pytest.M
 def test_a_profile_that_nothing_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[profile work]\ncredential_process = tool\n")
     environment = {**_nothing(tmp_path), "AWS_PROFILE": "work"}
-    check_first(governor.parsed(["status"]), environment)
+    check_first(governor.parsed(STATUS), environment)
     with pytest.raises(CommandError, match=r"\(wrok\) could not be found: pass --profile"):
-        check_first(governor.parsed(["status"]), {**environment, "AWS_PROFILE": "wrok"})
+        check_first(governor.parsed(STATUS), {**environment, "AWS_PROFILE": "wrok"})
 
 
 def test_a_profile_is_looked_for_in_the_order_of_botocore(tmp_path: Path) -> None:
     """With both variables, botocore takes that of the default profile."""
     (tmp_path / "config").write_text("[profile base]\ncredential_process = tool\n")
     environment = {**_nothing(tmp_path), "AWS_DEFAULT_PROFILE": "base", "AWS_PROFILE": "gone"}
-    check_first(governor.parsed(["status"]), environment)
+    check_first(governor.parsed(STATUS), environment)
     order = botocore.session.Session().session_var_map["profile"][1]
     assert ["AWS_DEFAULT_PROFILE", "AWS_PROFILE"] == order
 
@@ -209,7 +270,7 @@ def test_a_profile_is_looked_for_in_the_order_of_botocore(tmp_path: Path) -> Non
 def test_a_section_in_quotes_may_have_any_name(section: str, tmp_path: Path) -> None:
     """Botocore reads it as a shell would."""
     (tmp_path / "config").write_text(f"{section}\ncredential_process = tool\n")
-    check_first(governor.parsed(["status"]), {**_nothing(tmp_path), "AWS_PROFILE": "my dev"})
+    check_first(governor.parsed(STATUS), {**_nothing(tmp_path), "AWS_PROFILE": "my dev"})
 
 
 def test_a_user_without_a_home_may_have_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,4 +278,4 @@ def test_a_user_without_a_home_may_have_credentials(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     assert not has_none({"AWS_ACCESS_KEY_ID": "x"})
-    check_first(governor.parsed(["status"]), {"AWS_ACCESS_KEY_ID": "x"})
+    check_first(governor.parsed(STATUS), {"AWS_ACCESS_KEY_ID": "x"})
