@@ -25,7 +25,14 @@ from cli.other_stacks import EMPTY, is_ours, parameters_of, stacks_over_same_ins
 from governor.core.regions import is_region
 from scripts.deploy_log import run_logged
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
-from scripts.make_arguments import DEPLOY, NO_CREDENTIALS, NO_STACK_NAME, STACK_NAME
+from scripts.make_arguments import (
+    DEPLOY,
+    NO_CREDENTIALS,
+    NO_STACK_NAME,
+    NO_TERMINAL,
+    STACK_NAME,
+    at_terminal,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
@@ -123,10 +130,7 @@ class Deployment:
                 "YES takes 1: make deploy YES=1 carries the change set out without asking"
             )
         if self.ask is None and "YES" not in self.given:
-            raise DeployError(
-                "there is no terminal to confirm the change set at: set YES=1 to carry "
-                "it out without asking"
-            )
+            raise DeployError(NO_TERMINAL)
 
     def _check_runtime(self) -> None:
         # With pip, which fetches its libraries. A version manager's shim may stand for nothing.
@@ -406,10 +410,9 @@ def _outputs(stack: Mapping[str, Any]) -> dict[str, str]:
 def main(environment: Mapping[str, str]) -> int:
     """Exit status 0 when it was deployed or not confirmed, 2 when it was refused or has failed."""
     given = {name: environment[name] for name in NAMES if environment.get(name)}
-    at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     LOG.unlink(missing_ok=True)
     try:
-        Deployment(given, ask if at_terminal else None)()
+        Deployment(given, ask if at_terminal() else None)()
     except DeployError as error:
         print(f"make deploy: {error}", file=sys.stderr)
         return 2

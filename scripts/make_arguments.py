@@ -58,6 +58,9 @@ ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 NO_CREDENTIALS = (
     "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
 )
+NO_TERMINAL = (
+    "there is no terminal to confirm the change set at: set YES=1 to carry it out without asking"
+)
 NO_STACK_NAME = "cannot be the stack's name: letters, digits and hyphens, at most 32; set STACK="
 
 
@@ -75,6 +78,8 @@ def main(goals: Sequence[str], values: Mapping[str, str]) -> int:
             environment.check_python()
         _check_names(goals, values.get("MAKEFLAGS", ""))
         _check_values(goals, values)
+        if "deploy" in goals:
+            _check_confirmation(values)
         if not set(goals).isdisjoint(_FOR_LAMBDA):
             _check_runtime()
         if "deploy" in goals:
@@ -192,6 +197,21 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
     "STACK": _is_stack_name,
     "ALERT_EMAIL": _is_address,
 }
+
+
+def at_terminal() -> bool:
+    """Return whether somebody sits at a terminal, who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _check_confirmation(values: Mapping[str, str]) -> None:
+    """Check that somebody can confirm a deploy, or need not.
+
+    Raises:
+        WrongCall: nobody can.
+    """
+    if not values.get("YES") and not at_terminal():
+        raise WrongCall(NO_TERMINAL)
 
 
 def _check_runtime() -> None:

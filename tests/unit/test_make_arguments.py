@@ -139,6 +139,11 @@ def test_flags_of_make_are_no_variables(flags: str, names: list[str]) -> None:
         ("release", [], "make release: python3.13 with pip is missing"),
         ("deploy", ["YES=1"], "make deploy: python3.13 with pip is missing"),
         ("demo", ["APPROVE=yes"], "set APPROVE=auto"),
+        (
+            "deploy",
+            ["REGION=us-east-1"],
+            "there is no terminal to confirm the change set at: set YES=1",
+        ),
         ("deploy", ["STACK=gpu_governor"], "cannot be the stack's name"),
     ],
 )
