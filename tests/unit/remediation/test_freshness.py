@@ -65,7 +65,11 @@ def _cut(series: Series, window: Window, until: datetime | None) -> Series:
         return series
     # As CloudWatch: a longer period has a value if any minute of it has one.
     begins = (window.bin_end(number) - window.period for number in range(window.bins))
-    return tuple(1.0 if begin < until else None for begin in begins)
+    cut = []
+    for begin, value in zip(begins, series, strict=True):
+        published = 1.0 if value is None else value
+        cut.append(published if begin < until else None)
+    return tuple(cut)
 
 
 def auto(**more: Any) -> World:
@@ -237,6 +241,25 @@ def test_ec2s_own_figures_may_be_10_minutes_old(
     if not proceeds:
         assert f"the newest reading of {words} ended at" in checked.reason
         assert READ_AGAIN == checked.wait
+
+
+@pytest.mark.parametrize("make", [auto, expired])
+def test_power_that_confirms_must_be_as_new_as_utilization(make: Callable[..., World]) -> None:
+    """Low utilization alone stops nothing without a person's approval, so old power confirms
+    nothing, either."""
+    world = make()
+    ends(world, nvidia_smi_power_draw=ago(OLDEST_READING_MINUTES + 2))
+    waits(world, "the newest reading of power draw ended at")
+
+    ends(world, nvidia_smi_power_draw=ago(1))
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_after_an_approval_power_may_be_old() -> None:
+    """A person has looked at the instance."""
+    world = pressed()
+    ends(world, nvidia_smi_power_draw=ago(OLDEST_READING_MINUTES + 2))
+    assert world.recheck(world.ref, Step.STOP).proceed
 
 
 def test_a_missing_figure_waits() -> None:

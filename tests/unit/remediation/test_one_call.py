@@ -175,6 +175,20 @@ def test_two_invocations_after_one_recheck_send_one_call(step: Step) -> None:
     assert 1 == sent(world, step)
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_without_an_answer_to_the_note_nothing_is_sent(step: Step) -> None:
+    """The table may not have written the note, so a second invocation would send the call, too."""
+    world = ready(step)
+
+    def lost(*_: object) -> NoReturn:
+        raise NO_ANSWER
+
+    world.state.note_call = lost  # type: ignore[method-assign, assignment]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+    assert 0 == sent(world, step)
+
+
 def test_a_function_that_died_after_its_note_sends_nothing_when_it_is_repeated() -> None:
     """Nobody knows if EC2 was asked: it is looked at until that is clear."""
     world = ready(Step.STOP)
@@ -222,6 +236,21 @@ def test_a_step_that_ec2_never_carries_out_ends_as_long_as_an_approval_lives() -
     assert Outcome.REFUSED is rechecked.outcome
     assert "EC2 has not carried out the stop for 48 h" in rechecked.reason
     assert "slow down" in rechecked.reason
+
+
+def test_what_never_follows_a_stop_ends_as_long_as_an_approval_lives() -> None:
+    """EC2 has stopped the instance, and the workflow comes back again and again."""
+    world = ready(Step.STOP)
+    world.put_away(world.ref, Step.STOP)
+    world.state.note_waits_told(world._stored().approval_id, world.clock.now())
+    world.clock.moment += timedelta(hours=47)
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+    world.clock.moment += timedelta(hours=1)
+    rechecked = world.recheck(world.ref, Step.STOP)
+    assert Outcome.REFUSED is rechecked.outcome
+    assert "the step after the stop waited for 48 h" in rechecked.reason
+    assert 1 == sent(world, Step.STOP)
 
 
 def test_a_rehearsal_is_not_taken_for_a_call() -> None:
