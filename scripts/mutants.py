@@ -158,9 +158,11 @@ def places(
 def _says_no_more(node: ast.AST, name: str, child: ast.AST) -> bool:
     """Return whether another change is noticed by the same tests: a condition that is always true
     or false says more than one turned round, and as much as its only statement left out. What is
-    unpacked cannot be shorter.
+    unpacked cannot be shorter. A docstring does nothing.
     """
     match node, name, child:
+        case ast.Expr(), "value", ast.Constant():
+            return True
         case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.UnaryOp(op=ast.Not())):
             return True
         case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.Compare(ops=[op])):

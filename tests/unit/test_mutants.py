@@ -95,3 +95,11 @@ def test_a_missing_test_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     message = refusal(capsys, "--tests", "tests/unit/gone.py::test_it")
 
     assert "--tests names paths that do not exist: tests/unit/gone.py" in message
+
+
+def test_no_mutant_is_a_docstring() -> None:
+    """It does nothing, so no test could notice it."""
+    texts = [
+        one.name for one in mutants.mutants_of("episode/rules/plan.py") if "'Return " in one.name
+    ]
+    assert [] == texts
