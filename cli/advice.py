@@ -52,7 +52,7 @@ from simulation.wish import wish_of
 _DISMISSED = "ADVICE#dismissed"
 _ID = re.compile(r"[a-z-]{1,40}:.{1,300}")
 _NOTES = (
-    "Amounts are by the prices that the governor knows, without discounts, and advice "
+    "Amounts are by the prices that GPU Governor knows, without discounts, and advice "
     "about the same "
     "instance does not add up. Whether a Region has a type is not checked."
 )

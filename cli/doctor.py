@@ -292,7 +292,8 @@ def _print_checklist(lines: Mapping[str, Line]) -> None:
         rows.append((mark, status.title(name), line.text))
     print_table(_COLUMNS, rows)
     wrong = sum(line.is_wrong for line in lines.values())
-    answer = f"not yet: {wrong} of {len(lines)} need a look" if wrong else "yes"
+    verb = "needs" if wrong == 1 else "need"
+    answer = f"not yet: {wrong} of {len(lines)} {verb} a look" if wrong else "yes"
     print_text(f"did it work? {answer}\n")
 
 

@@ -211,7 +211,7 @@ def _waste_lines(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a wasted resource, whose fields are named as in JSON: its cost, its place,
     and what to do."""
     amount = _UNKNOWN_PRICE
-    if values["is_prepaid"]:
+    if values.get("is_prepaid"):  # a scan by the release before has no such field
         amount = "prepaid"
     elif values["usd_per_month"] is not None:
         amount = f"{values['waste_usd_per_month']:,.2f}"

@@ -80,7 +80,12 @@ def test_what_suffices_is_right(evidence: Evidence) -> None:
             "MIG",
         ),
         (aggregate(gpus_reporting=40), Health.WRONG, "40 of 8", "collection_interval_seconds"),
-        (make_evidence(QUIET, gpus_expected=None), Health.WRONG, "the catalog does not say how many", "update"),
+        (
+            make_evidence(QUIET, gpus_expected=None),
+            Health.WRONG,
+            "the catalog does not say how many",
+            "update",
+        ),
         (
             make_evidence(QUIET, measured_percent={"cpu": 100.0, "power": 100.0}),
             Health.WRONG,

@@ -836,7 +836,7 @@ def test_doctor_goes_on_where_the_policy_cannot_be_read(
     out = capsys.readouterr().out
     assert "ok    stack" in out
     assert "LOOK  telemetry    not readable: the API cannot be reached\n" in out
-    assert "did it work? not yet: 1 of 10 need a look" in out
+    assert "did it work? not yet: 1 of 10 needs a look" in out
 
     assert (1, "") == (governor.main(["doctor", "--json"]), capsys.readouterr().out)
 

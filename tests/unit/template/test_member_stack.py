@@ -202,9 +202,9 @@ def test_the_page_has_every_command_of_a_stack_set() -> None:
         "list-stack-instances",
         "deploy",
         "update-stack-set",
+        "register-delegated-administrator",
+        "describe-stack-set",
         "delete-stack-instances",
         "list-stack-instances",
         "delete-stack-set",
-        "register-delegated-administrator",
-        "describe-stack-set",
     ] == operations
