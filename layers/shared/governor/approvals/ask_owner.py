@@ -89,9 +89,8 @@ class AskOwner:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
             return StageResult(reached_people=has_reached_people)
 
-        if stage is Stage.ASK and self._is_open(episode):
-            self._must_not_be_frozen(episode, now)
-            self._must_not_be_late_in_quiet_hours(episode, now)
+        if stage is Stage.ASK:
+            self._must_be_time_to_ask(episode, now)
         # The question is opened before it is sent: an answer may come at once.
         until = self._expiry(episode, stage, now)
         approval = self._await_answer(episode, stage, task_token, until, now)
@@ -111,11 +110,18 @@ class AskOwner:
         contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
 
-    def _is_open(self, episode: Episode) -> bool:
-        """Return whether the question takes answers: false if it is decided or missing. Raises:
-        CloudError."""
+    def _must_be_time_to_ask(self, episode: Episode, now: UtcDatetime) -> None:
+        """Require, for an open question, that no freeze or pause stands, and that it is not late in
+        quiet hours. A question that is decided or missing passes.
+
+        Raises: MustWait; SafetyError if it has waited for as long as the policy allows;
+        PolicyError; CloudError.
+        """
         approval = self.approval_store.approval(episode.approval_id)
-        return approval is not None and approval.status is ApprovalStatus.PENDING
+        if approval is None or approval.status is not ApprovalStatus.PENDING:
+            return
+        self._must_not_be_frozen(episode, now)
+        self._must_not_be_late_in_quiet_hours(episode, now)
 
     def _must_not_be_late_in_quiet_hours(self, episode: Episode, now: UtcDatetime) -> None:
         """Require of a question that a freeze or a pause has delayed that the people who are asked

@@ -86,21 +86,26 @@ def failed_step_of(episode: Episode | None, reason: str) -> str:
         return "ask"
     if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
         return "ask"
-    error = error_and_cause(reason).error
-    steps_done = []
-    steps_ahead = []
-    for step in episode.plan.steps:
-        if step in episode.progress.steps_done:
-            steps_done.append(step)
-        else:
-            steps_ahead.append(step)
+    return _failed_step_of_plan(episode, error_and_cause(reason).error).value
+
+
+def _failed_step_of_plan(episode: Episode, error: str) -> Step:
+    """Return the step of the plan that failed with this error, as `failed_step_of` does."""
+    steps_done = [step for step in episode.plan.steps if step in episode.progress.steps_done]
+    steps_ahead = [step for step in episode.plan.steps if step not in steps_done]
     if steps_done and (error in _WAITING or not steps_ahead):
-        return steps_done[-1].value
-    if Step.SNAPSHOT in steps_done and not episode.progress.snapshots:
-        return Step.SNAPSHOT.value
+        return steps_done[-1]
+    if _lacks_begun_snapshots(episode):
+        return Step.SNAPSHOT
     if steps_ahead:
-        return steps_ahead[0].value
-    return Step.STOP.value
+        return steps_ahead[0]
+    return Step.STOP
+
+
+def _lacks_begun_snapshots(episode: Episode) -> bool:
+    """Return whether snapshots were begun and none is recorded: EC2 refused them."""
+    progress = episode.progress
+    return Step.SNAPSHOT in progress.steps_done and not progress.snapshots
 
 
 def step_text(step: object) -> str:
