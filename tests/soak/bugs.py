@@ -340,8 +340,8 @@ BUGS = (
             _guard("Guards._must_have_same_plan", "plan.steps != episode.plan.steps", "False"),
             Edit(
                 "core.managers:managed_by",
-                "if instance.operator_managed:",
-                "return None\n    if instance.operator_managed:",
+                "return manager_by(operator, instance.tags, policy_keys)",
+                "return None",
             ),
         ),
         (f"an Auto Scaling group {_STOP}",),

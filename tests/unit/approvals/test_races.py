@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
 from governor.core.errors import ConflictError, DecisionRefused, NotFound, Unavailable
 from governor.episode.model.episode import Episode, Outcome, Phase, Terms
@@ -51,18 +50,7 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
         if theirs is not None:
             world.state.settle(approval_id, theirs)
 
-    state: Any = Beaten(world.state, first)
-    decide = Decide(
-        episode_store=state,
-        approval_store=state,
-        hold_store=state,
-        instance_store=state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world, Beaten(world.state, first))
     return world, instance_id, lambda: decide(approval_id, mine, losses_accepted=True)
 
 
@@ -129,17 +117,7 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
 
     def decide(state: Any, by: str) -> Any:
         said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
-        return Decide(
-            episode_store=state,
-            approval_store=state,
-            hold_store=state,
-            instance_store=state,
-            workflow=world.workflow,
-            clock=world.clock,
-            announcer=world.announcer,
-            policies_now=lambda: world.policies,
-            answer_seal=world.seals.answers,
-        )(APPROVAL_ID, said)
+        return decider(world, state)(APPROVAL_ID, said)
 
     def happens() -> None:
         if first == "the call":
@@ -160,42 +138,21 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
     assert (first if first.startswith("link:") else None) == (brake and brake.by)
 
 
-class Crowded:
-    """A state table in which others change the keeps of an instance whenever one is stored."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._state, name)
-
-    def store_hold(self, *_: object) -> None:
-        raise ConflictError("others were faster each time")
-
-
 def test_a_late_keep_that_cannot_be_stored_is_not_confirmed() -> None:
     """The call is noted, so only the keep itself would hold the next action. Whoever gave it reads
     that it must be given again, instead of that it was too late but counts."""
     world = World()
     world.state.note_step(world.ref, Step.STOP.value, NOW)
-    state: Any = Crowded(world.state)
-    decide = Decide(
-        episode_store=state,
-        approval_store=state,
-        hold_store=state,
-        instance_store=state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
 
+    def be_slower(*_: object) -> None:
+        raise ConflictError("others were faster each time")
+
+    world.state.store_hold = be_slower  # type: ignore[method-assign, assignment]
     keep = Decision(
         Answer.KEEP, MINE, "page", NOW, person="bob@example.com", keep_until=NOW + timedelta(days=3)
     )
     with pytest.raises(DecisionRefused, match=r"^please try again$"):
-        decide(APPROVAL_ID, keep)
+        decider(world)(APPROVAL_ID, keep)
     assert Hold() == world.state.record(world.ref.target, world.ref.instance_id).hold
 
 
@@ -224,18 +181,7 @@ def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
         assert episode is not None
         assert world.state.forget_step(episode, Step.STOP.value, NOW)
 
-    state: Any = TakenBack(world.state, take_back)
-    decide = Decide(
-        episode_store=state,
-        approval_store=state,
-        hold_store=state,
-        instance_store=state,
-        workflow=world.workflow,
-        clock=world.clock,
-        announcer=world.announcer,
-        policies_now=lambda: world.policies,
-        answer_seal=world.seals.answers,
-    )
+    decide = decider(world, TakenBack(world.state, take_back))
     held = decide(APPROVAL_ID, Decision(Answer.HOLD, MINE, "page", NOW, person="bob@example.com"))
 
     assert held.holds

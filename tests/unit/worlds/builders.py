@@ -71,13 +71,14 @@ def recorder(world: FleetWorld | World) -> RecordOutcome:
     )
 
 
-def decider(world: FleetWorld | World) -> Decide:
-    """The use case of one answer, in this world."""
+def decider(world: FleetWorld | World, table: Any = None) -> Decide:
+    """The use case of one answer, in this world; with `table` in place of its state table."""
+    state = world.state if table is None else table
     return Decide(
-        episode_store=world.state,
-        approval_store=world.state,
-        hold_store=world.state,
-        instance_store=world.state,
+        episode_store=state,
+        approval_store=state,
+        hold_store=state,
+        instance_store=state,
         workflow=world.workflow,
         clock=world.clock,
         announcer=world.announcer,

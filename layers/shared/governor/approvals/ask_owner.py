@@ -135,7 +135,7 @@ class AskOwner:
         ownership = self.policies.base().policy.ownership
         contacts = ownership.asked(episode.owner, episode.project)
         if asks_escalation_contacts(episode):
-            contacts += ownership.escalated(episode.owner, episode.project)
+            contacts = ownership.asked_and_escalated(episode.owner, episode.project)
         if next_working(now, contacts) > now:
             raise MustWait("the question is late, and the people who are asked do not work now")
 

@@ -165,16 +165,26 @@ def managed_by(instance: Instance, policy_keys: Sequence[str]) -> Manager | None
     names the service: EC2's own flag, a tag that nobody can forge, a listed tag, the policy's keys,
     a word in a tag key.
     """
-    if instance.operator_managed:
-        return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
-    keys = sorted(instance.tags)
+    operator = instance.operator_principal or "" if instance.operator_managed else None
+    return manager_by(operator, instance.tags, policy_keys)
+
+
+def manager_by(
+    operator: str | None, tags: Mapping[str, str], policy_keys: Sequence[str]
+) -> Manager | None:
+    """Return the manager of an instance as `managed_by` does, by its marks alone. `operator` is the
+    service that owns it by EC2's own flag: empty if the flag names none, `None` without the flag.
+    """
+    if operator is not None:
+        return Manager(operator or "an AWS service", "Operator.Managed")
+    keys = sorted(tags)
     unforgeable = [key for key in keys if _is_unforgeable(key)]
     return (
-        _listed_manager(instance.tags, unforgeable)
-        or _listed_manager(instance.tags, keys)
+        _listed_manager(tags, unforgeable)
+        or _listed_manager(tags, keys)
         or _unlisted_aws_service(unforgeable)
         or _manager_of_policy(keys, policy_keys)
-        or _manager_by_word(instance.tags, keys)
+        or _manager_by_word(tags, keys)
     )
 
 

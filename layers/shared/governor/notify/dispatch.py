@@ -386,11 +386,10 @@ class Dispatch:
         are among them for some kinds (`ESCALATED`), and if the alert says so. Empty if the policy
         names nobody."""
         ownership = self.policies.base().policy.ownership
-        asked = ownership.asked(alert.owner, alert.project)
         is_to_all = alert.facts.get(ASKS_ESCALATION_CONTACTS) is True
         if is_to_all or alert.kind in ESCALATED:
-            return (*asked, *ownership.escalated(alert.owner, alert.project))
-        return asked
+            return ownership.asked_and_escalated(alert.owner, alert.project)
+        return ownership.asked(alert.owner, alert.project)
 
     def _earlier(self, item: Item) -> Recipients:
         """Return the recipients of earlier messages of the episode if this alert goes to them too;

@@ -77,10 +77,8 @@ class AnswerTimes:
     def _counts_from(self, episode: Episode, policy: Policy, step: Step) -> UtcDatetime | None:
         """Return when silence begins to count, by the deliveries whose seals fit; `None` if the
         question or its escalation was not delivered. Raises: CloudError."""
-        ownership = policy.ownership
-        asked = ownership.asked(episode.owner, episode.project)
-        escalated = ownership.escalated(episode.owner, episode.project)
-        return silence_from(episode, self.seals.deliveries(episode, step), (*asked, *escalated))
+        contacts = policy.ownership.asked_and_escalated(episode.owner, episode.project)
+        return silence_from(episode, self.seals.deliveries(episode, step), contacts)
 
     def _why_too_early(
         self, episode: Episode, policy: Policy, step: Step, now: UtcDatetime

@@ -396,9 +396,8 @@ def _asking_everybody(
     if episode.asking.schedule is None:
         return episode
     ownership = policy.ownership
-    asked = ownership.asked(episode.owner, episode.project)
-    escalated = ownership.escalated(episode.owner, episode.project)
-    times = schedule(episode.opened_at, policy.approval, (*asked, *escalated), ())
+    contacts = ownership.asked_and_escalated(episode.owner, episode.project)
+    times = schedule(episode.opened_at, policy.approval, contacts, ())
     has_others = ownership.has_others_to_ask(episode.owner, episode.project)
     asking = replace(
         episode.asking,

@@ -378,7 +378,7 @@ def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
 
 
 def silence_from(
-    episode: Episode, deliveries: Iterable[Delivery], contacts: Sequence[Contact] = ()
+    episode: Episode, deliveries: Iterable[Delivery], contacts: Sequence[Contact]
 ) -> UtcDatetime | None:
     """Return when silence begins to count as an answer: once the people who are asked have had the
     question and its escalation for as long as planned. If one of these was late, also not before

@@ -226,6 +226,11 @@ class Ownership(Section):
         contacts = [self.contacts[name] for name in names]
         return tuple(contact for contact in contacts if contact not in asked_before)
 
+    def asked_and_escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
+        """Return the contacts who are asked first, then those who are asked in addition. Return an
+        empty tuple if there are none."""
+        return (*self.asked(owner, project), *self.escalated(owner, project))
+
     def has_others_to_ask(self, owner: str, project: str) -> bool:
         """Return whether an escalation reaches anybody whom the first question does not: by another
         address, list or Slack channel. Return false if a second name has the same ones."""

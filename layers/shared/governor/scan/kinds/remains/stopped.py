@@ -28,7 +28,8 @@ class StoppedInstance:
     stopped_at: UtcDatetime | None
     """`None` if EC2 does not say it."""
     operator: str | None = None
-    """The AWS service that owns it, by EC2's own flag; `None` if none does."""
+    """The AWS service that owns it, by EC2's own flag; empty if the flag names none, `None` without
+    the flag."""
 
 
 def stopped_here(place: Place) -> Sequence[StoppedInstance]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from governor.core.instance import Instance, Volume
-from governor.core.managers import Manager, managed_by
+from governor.core.instance import Volume
+from governor.core.managers import Manager, manager_by
 from governor.core.units import UsdPerHour, in_parts, plural, printable
 from governor.scan.kind import Kind, Place
 from governor.scan.kinds.commands import aws_command, in_order, only_if_stopped, wait_for_snapshots
@@ -140,7 +140,7 @@ def _resource(
     for volume_id in volume_ids:
         not_shown = Volume(volume_id=volume_id, device="", delete_on_termination=False)
         volumes.append(volume_by_id.get(volume_id, not_shown))
-    manager = _manager_of(place, instance)
+    manager = manager_by(instance.operator, instance.tags, place.policy.managed.tag_keys)
     return Stopped(
         target=place.target,
         resource_id=instance.instance_id,
@@ -153,19 +153,3 @@ def _resource(
         volumes=tuple(volumes),
         known_manager=manager,
     )
-
-
-def _manager_of(place: Place, instance: StoppedInstance) -> Manager | None:
-    """Return the service that runs a stopped instance, by its tags or EC2's flag; `None` if none
-    does."""
-    described = Instance(
-        target=place.target,
-        instance_id=instance.instance_id,
-        instance_type=instance.instance_type,
-        state="stopped",
-        launch_time=place.now,
-        tags=instance.tags,
-        operator_managed=instance.operator is not None,
-        operator_principal=instance.operator or None,
-    )
-    return managed_by(described, place.policy.managed.tag_keys)
