@@ -69,7 +69,7 @@ soak-honest: arguments env-project ## plant a bug for each guard, invariant and 
 test-browser: arguments env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
 	@$(BROWSER)/python -m scripts.run_tests --in-a-browser
 
-screenshots: arguments env-project env-browser ## pages, mail and Slack message as pictures in docs/images, with their texts; needs Chromium
+screenshots: arguments env-project env-browser ## pages, email and Slack message as pictures in docs/images, with their texts; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 

@@ -176,7 +176,7 @@ def _listed(api: Api, text: str, *, to_read: bool = False) -> Mapping[str, Any] 
         raise CommandError(
             f"no question that is open or can be held is about {printable(text)!r}"
             f"{suggestion(text, candidates) or '.'} `governor approvals list` lists them. To find "
-            "one that is over, give its whole ID, as in --json or the mail"
+            "one that is over, give its whole ID, as in --json or the email"
         )
     return next(question for question in questions if question["id"] == found.id)
 

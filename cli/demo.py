@@ -390,7 +390,7 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
     say("what was sent")
     print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
-    print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
+    print(f"  email, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
     with environment_file(demo.scene.exports(visitors_key(cloud))) as path:
         say("the same questions on the command line, in another terminal in this folder")
         print(f"  . {path}; bin/governor approvals list")
@@ -420,7 +420,7 @@ def _launch(cloud: LocalCloud, receivers: Receivers) -> Demo:
 
 def _print_questions(demo: Demo, rows: Sequence[Row], questions: Sequence[dict[str, Any]]) -> None:
     """Print each question with its link, in the order of the rows."""
-    say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
+    say(f"{len(questions)} questions are in the email to {OWNER}; each link opens its page")
     subjects = {question["instance_id"]: question["subject"] for question in questions}
     for row in rows:
         subject = subjects.get(row.instance_id)

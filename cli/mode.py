@@ -78,7 +78,7 @@ def _change(text: str, arguments: argparse.Namespace, session: boto3.Session, ou
 
 
 def _say_unreached(stack: Stack, out: Output) -> None:
-    """Warn of subscribers who get no mail."""
+    """Warn of subscribers who get no email."""
     line = read(stack, ("subscribers",))["subscribers"]
     unreached = line.document.get("unreached") if line.document else None
     if unreached:

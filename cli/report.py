@@ -1,4 +1,4 @@
-"""`governor report`: print costs and savings of a month, as the mail and the console show them.
+"""`governor report`: print costs and savings of a month, as the email and the console show them.
 
 It only reads.
 """

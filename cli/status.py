@@ -531,7 +531,7 @@ def _subscribers(stack: Stack) -> Line:
 
 
 def _contacts_are_reached(has_mail: bool) -> str:
-    way = "get mail by SES" if has_mail else "have channels"
+    way = "get email by SES" if has_mail else "have channels"
     return f"contacts of the policy {way}"
 
 
@@ -561,7 +561,7 @@ def _nobody(waiting: int) -> str:
     texts = ["no subscription of the alert topic is confirmed"]
     if waiting:
         texts.append(f"{waiting} wait to be confirmed")
-        texts.append("confirm the mail of AWS Notifications")
+        texts.append("confirm the email of AWS Notifications")
     else:
         texts.append("run `make deploy ALERT_EMAIL=...`")
     return "; ".join(texts)

@@ -87,7 +87,7 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     scene.sweep("scan")
     scene.sweep()
     questions = demo.await_questions()
-    say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")
+    say(f"{len(questions)} questions are in email and Slack; somebody is paged about train-a")
     pulse = Pulse(scene, launched)
     # The console shows what a sweep has seen: the questions of one are in the next.
     pulse.beat(now())

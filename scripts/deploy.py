@@ -397,7 +397,7 @@ class Deployment:
         if not is_first:
             return
         if parameters.get("AlertEmail"):
-            print(f"  Confirm the subscription that AWS has mailed to {parameters['AlertEmail']}.")
+            print(f"  Confirm the subscription that AWS has emailed to {parameters['AlertEmail']}.")
         print(f"  Did it work?                   bin/governor doctor{more}")
         if parameters.get("Mode", "observe") == "observe":
             print(f"  After a week, ask for consent: bin/governor mode ask{more}")

@@ -54,7 +54,7 @@ lists them, may not be installed yet."""
 STACK_NAME = re.compile("[A-Za-z][A-Za-z0-9-]{0,31}")
 """Names of roles contain it, and members check the same (stacks/member.yaml)."""
 ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
-"""A mail address."""
+"""An email address."""
 NO_CREDENTIALS = (
     "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
 )

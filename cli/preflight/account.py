@@ -345,7 +345,7 @@ def mail(world: World) -> Finding:
     account = world.call("ses:GetAccount")
     if not sender:
         raise NothingToSee(
-            "EmailSender is not set: no personal mail is sent", "set it if people should get mail"
+            "EmailSender is not set: no personal email is sent", "set it if people should get email"
         )
     if not account.get("SendingEnabled"):
         return refuted("SES sends nothing for this account", "open SES in the console: it says why")

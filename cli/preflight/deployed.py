@@ -316,7 +316,7 @@ def mappings(world: World) -> Finding:
 def subscriptions(world: World) -> Finding:
     """Somebody has confirmed a subscription; SNS accepts alerts even if nobody gets them.
 
-    Source: SNS Developer Guide; the address gets a mail with a link, once.
+    Source: SNS Developer Guide; the address gets an email with a link, once.
     """
     confirmed_count = 0
     waiting_count = 0
@@ -331,7 +331,7 @@ def subscriptions(world: World) -> Finding:
     if confirmed_count:
         return confirmed(f"{confirmed_count} confirmed, {waiting_count} waiting")
     if world.parameters.get("EmailSender"):
-        return confirmed("nobody; contacts of the policy get mail by SES")
+        return confirmed("nobody; contacts of the policy get email by SES")
     # The stack makes the first version of the secret; somebody who fills it in, a second one.
     secret = world.call("secretsmanager:DescribeSecret", SecretId=world.physical("ChannelSecret"))
     if len(secret.get("VersionIdsToStages", {})) > 1:
@@ -339,7 +339,7 @@ def subscriptions(world: World) -> Finding:
     seen = "nobody subscribes"
     if waiting_count:
         seen = f"{plural(waiting_count, 'address')} wait to be confirmed"
-    advice = "confirm the mail of AWS Notifications, or subscribe an address (ALERT_EMAIL=)"
+    advice = "confirm the email of AWS Notifications, or subscribe an address (ALERT_EMAIL=)"
     return refuted(seen, advice)
 
 

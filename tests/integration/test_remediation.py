@@ -265,7 +265,7 @@ def test_a_hold_while_the_snapshots_run_keeps_the_instance_stopped(stage: Stage)
     of_a_list, names_nobody = decide(
         stage.question(instance_id), "approve", typed_instance_id=instance_id
     )
-    assert (403, True) == (of_a_list, "use the link in your own mail" in names_nobody)
+    assert (403, True) == (of_a_list, "use the link in your own email" in names_nobody)
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
     decide(link, "approve", typed_instance_id=instance_id)
     begun = lambda: "snapshot" in stage.episode(instance_id).progress.steps_done or None  # noqa: E731

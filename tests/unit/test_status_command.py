@@ -490,7 +490,7 @@ def test_that_nobody_would_get_an_alert_is_said(
     assert (1, f"{nobody}; run `make deploy ALERT_EMAIL=...`") == (code, lines["subscribers"])
 
     cloud.subscriptions.append({"Protocol": "email", "SubscriptionArn": "PendingConfirmation"})
-    confirm = f"{nobody}; 1 wait to be confirmed; confirm the mail of AWS Notifications"
+    confirm = f"{nobody}; 1 wait to be confirmed; confirm the email of AWS Notifications"
     assert confirm == shown(capsys)[1]["subscribers"]
 
     cloud.versions["2"] = ["AWSPREVIOUS"]
@@ -503,7 +503,7 @@ def test_that_nobody_would_get_an_alert_is_said(
     sender = {"ParameterKey": "EmailSender", "ParameterValue": "gpu@example.com"}
     cloud.stacks = [{**STACK, "Parameters": [*STACK["Parameters"], sender]}]
     code, lines = shown(capsys)
-    assert (0, "none of the alert topic; contacts of the policy get mail by SES") == (
+    assert (0, "none of the alert topic; contacts of the policy get email by SES") == (
         code,
         lines["subscribers"],
     )

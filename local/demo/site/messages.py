@@ -1,4 +1,4 @@
-"""Messages as people see them: mail, Slack, Teams and PagerDuty, from what the local receivers
+"""Messages as people see them: email, Slack, Teams and PagerDuty, from what the local receivers
 took.
 
 It must not know what a message is about.
@@ -21,7 +21,7 @@ from local.demo.slack_preview import slack_page
 from local.demo.teams_preview import teams_page
 
 ROOT = "/simulated"
-CHANNELS = {"mail": "Mail", "slack": "Slack", "teams": "Teams", "pagerduty": "PagerDuty"}
+CHANNELS = {"mail": "Email", "slack": "Slack", "teams": "Teams", "pagerduty": "PagerDuty"}
 _HTML = ("Content-Type", "text/html; charset=utf-8")
 _FRESH = ("Cache-Control", "no-store")
 _MESSAGE_HEADERS = (

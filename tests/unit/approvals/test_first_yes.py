@@ -52,7 +52,7 @@ def test_the_first_of_two_is_told_once() -> None:
     text = "\n".join((told.subject, *told.lines))
     assert "keeps running unless a second person approves by Fri 13:02 UTC" in told.subject
     assert (
-        f"{ALICE} approved. A second person whose mail address is in the policy must also approve"
+        f"{ALICE} approved. A second person whose email address is in the policy must also approve"
         in text
     )
     assert "If no second person approves by Fri 13:02 UTC (in 1 h), nothing happens." in text

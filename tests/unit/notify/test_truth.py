@@ -955,7 +955,7 @@ def test_a_first_yes_says_what_silence_does_after_it() -> None:
     found = texts(_first_yes(episode), episode)
     needed = {
         "silence": "GPU Governor stops it anyway after Sat 04:02 Berlin (03:02 UTC, in 15 h).",
-        "people": "If a second person whose mail address is in the policy approves before then, "
+        "people": "If a second person whose email address is in the policy approves before then, "
         "GPU Governor goes ahead at once.",
     }
     del found["slack text"]

@@ -360,7 +360,7 @@ def people_text(episode: Episode) -> str:
     """Return how many people must approve the plan, as a sentence."""
     if episode.terms.people_needed > 1:
         return (
-            "Two different people must approve, each through the link in their own mail or "
+            "Two different people must approve, each through the link in their own email or "
             "after signing in."
         )
     return "One approval is enough."

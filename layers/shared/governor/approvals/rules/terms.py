@@ -236,7 +236,7 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
             other_way = "sign in as one of them"
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must "
-            f"approve this one: use the link in your own mail, or {other_way}"
+            f"approve this one: use the link in your own email, or {other_way}"
         )
     raise NotAllowed(why_not(decision.person, by, power_needed(decision.answer, plan)))
 
@@ -251,7 +251,7 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
     doing = "start it again" if wanted == "undo" else f"{wanted} it"
     if person is None and not by.startswith("slack:"):
         why = f"this link went to a list, and the policy lets nobody {doing} by it"
-        return f"{why}: use the link in your own mail"
+        return f"{why}: use the link in your own email"
     rule = f"only people of ownership.contacts may {doing}: keep it, or ask one of them"
     if person is not None and is_address(person):
         return f"no contact has the address {person}, and {rule}"
