@@ -49,10 +49,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def first_hit(visitor: Visitor, query: str) -> tuple[str, str]:
     """Return the page that a search finds first, and the first section that is listed below it."""
     page = visitor.page
+    hits = page.locator(".md-search-result__item")
+    # An index is built for each page that is opened, so the next search is made on the same one.
+    # Its hits are known by an empty list before them.
+    page.locator(".md-search__input").fill("")
+    hits.first.wait_for(state="detached")
     page.locator(".md-search__input").click()
     page.keyboard.insert_text(query)
     page.keyboard.press("End")
-    links = page.locator(".md-search-result__item").first.locator("a.md-search-result__link")
+    links = hits.first.locator("a.md-search-result__link")
     links.first.wait_for(state="attached")
     places = [_place(links.nth(number).get_attribute("href") or "") for number in range(2)]
     return places[0], places[1]
@@ -68,8 +73,8 @@ def _place(address: str) -> str:
 def test_a_question_finds_its_page(visitor: Visitor, site: Path) -> None:
     """In the words of a reader who does not know those of the page."""
     wrong = {}
+    visitor.page.goto((site / "index.html").as_uri())
     for query, place in FIRST_HITS.items():
-        visitor.page.goto((site / "index.html").as_uri())
         hit = first_hit(visitor, query)
         if place not in hit:
             wrong[query] = hit

@@ -14,6 +14,7 @@ from cli.demo import Demo
 from cli.demo_fleet import WIDTH
 from governor.verdict.model import VerdictKind
 from local.demo.fleet import demo_fleet
+from local.engine import patience
 from local.engine.cloud import LocalCloudError
 from tests.integration.stage import Stage
 
@@ -78,6 +79,8 @@ def test_a_wait_in_which_nothing_moves_ends_with_what_has_come(
 ) -> None:
     """And with what the functions have logged."""
     monkeypatch.setattr(stage.scene.cloud, "_quiet_rounds", 2)
+    # Each look waits a second for mail.
+    monkeypatch.setattr(patience, "LOOKS_PER_ROUND", 2)
     stage.ask()
 
     message = (
