@@ -273,6 +273,19 @@ def test_a_short_time_to_answer_is_not_shortened_by_a_delay() -> None:
     assert deadline_given(approval, NOW + timedelta(minutes=15), NOW) == NOW + timedelta(minutes=15)
 
 
+@pytest.mark.parametrize(("seconds", "moves"), [(300, False), (301, True)])
+def test_a_deadline_stays_for_a_delay_of_a_twentieth_of_the_time_that_is_left(
+    seconds: int, moves: bool
+) -> None:
+    """Five minutes of a hundred: people were given the earlier deadline, and keep nearly all of
+    their time."""
+    given = NOW + timedelta(minutes=95)
+    approval = replace(first_approval(World(decide=False)._stored()), answer_by=given)
+    until = given + timedelta(seconds=seconds)
+
+    assert (until if moves else given) == deadline_given(approval, until, NOW)
+
+
 def test_the_tolerance_is_that_of_silence() -> None:
     """Silence never counts before the deadline that people were given."""
     approval = replace(first_approval(World(decide=False)._stored()), answer_by=NOW + HOURS)

@@ -87,6 +87,8 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
         (None, HOUR),
         # The channel accepted the message two minutes after it was written.
         (HOUR - timedelta(minutes=2), HOUR - timedelta(minutes=2)),
+        # The longest run of the function that wrote it, with all retries.
+        (HOUR - timedelta(minutes=15), HOUR - timedelta(minutes=15)),
         # Forged: nobody would hold the plan in time.
         (HOUR + timedelta(minutes=1), HOUR),
         (HOUR * 24, HOUR),

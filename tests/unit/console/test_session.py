@@ -267,7 +267,8 @@ def test_a_person_of_several_contacts_has_what_each_of_them_owns() -> None:
           contacts:
             ml: {emails: [ann@example.com]}
             web: {emails: [Ann@example.com], lists: [web@example.com]}
-          project_owners: {shop: web}
+            lab: {emails: [eve@example.com]}
+          project_owners: {shop: web, robots: lab}
     """
     policy = parse_policy(document).base().policy
     scope = caller_of(

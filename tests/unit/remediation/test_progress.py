@@ -10,6 +10,7 @@ import pytest
 
 from governor.alerts.delivery import NOWHERE, Delivery
 from governor.approvals.model.approval import Stage
+from governor.approvals.rules.approval import asked_at
 from governor.core.errors import (
     MustWait,
     NobodyListens,
@@ -21,13 +22,14 @@ from governor.core.errors import (
 from governor.episode.model.episode import Phase
 from governor.episode.model.plan import Step, Until
 from governor.limits.model.pause import Pause
-from governor.policy.model.acting import Action
+from governor.policy.model.acting import Action, ApprovalRule
 from governor.policy.model.policy import Mode
+from governor.policy.rules.schedule import schedule
 from governor.remediation.check_progress import CheckProgress
 from tests.builders import NOW
 from tests.unit.worlds.builders import asker
 from tests.unit.worlds.fleet_world import ACCOUNTS
-from tests.unit.worlds.world import World
+from tests.unit.worlds.world import APPROVAL_ID, World
 
 
 def check(world: World) -> CheckProgress:
@@ -203,6 +205,20 @@ def test_a_question_that_a_pause_delayed_gets_its_full_delivery_time() -> None:
     world.clock.moment = asked_at + timedelta(minutes=61)
     with pytest.raises(NobodyListens, match="for 61 min"):
         check(world)(world.ref, Until.HEARD)
+
+
+@pytest.mark.parametrize("stage", [None, Stage.AWAIT, Stage.REMIND])
+def test_only_the_first_message_is_late_by_the_expiry_of_its_question(stage: Stage | None) -> None:
+    """Before it, nothing has delayed the question; after it, the expiry says when people had the
+    message. Without a question nothing is known but the plan."""
+    approval = World(decide=False, phase=Phase.ASKING).state.approval(APPROVAL_ID)
+    assert approval is not None
+    planned = schedule(NOW, ApprovalRule(), (), ())
+    expires_at = planned.expire_at + timedelta(days=3)
+    later = replace(approval, stage=stage, expires_at=expires_at)
+
+    assert planned.ask_at == asked_at(planned, None, timedelta(hours=1))
+    assert planned.ask_at == asked_at(planned, later, timedelta(hours=1))
 
 
 def test_a_question_that_is_answered_needs_no_more_hearing() -> None:
