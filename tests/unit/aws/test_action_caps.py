@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from governor.core.errors import CloudError, ConflictError, Throttled, Unavailable
-from governor.table.table import Document, Write, absent, update, where
+from governor.table.table import Document, Key, Write, absent, update, where
 from tests.properties import examples
 from tests.twins import MemoryStateTable
 from tests.twins.stores import EveryStore
@@ -166,15 +166,15 @@ def test_a_full_cap_takes_nothing_from_the_others(table: EveryStore) -> None:
 
 
 def test_an_item_does_not_grow_with_its_cap(table: EveryStore) -> None:
-    """An action every third minute, for longer than minutes count: only those that still count are
-    kept."""
-    minutes = range(0, 90, 3)
+    """An action every third minute, for longer than minutes count: only those that still count, by
+    clocks that are ten minutes apart, are kept."""
+    minutes = (*range(0, 90, 3), 88)
     for minute in minutes:
         assert 1 == reserved(table, names(f"e{minute}-", 1), NOON + minute * MINUTE, 10_000)
     item = table._table.get(("CAPS#rolling", "ORGANIZATION")) or {}
 
     assert 25 == sum(name.startswith("taken_") for name in item)
-    assert {"ORGANIZATION": 21} == table.used(NOON + minutes[-1] * MINUTE)
+    assert {"ORGANIZATION": 22} == table.used(NOON + minutes[-1] * MINUTE)
 
 
 # concurrency
@@ -316,6 +316,21 @@ def test_a_reservation_that_others_keep_changing_stays_counted(
     assert ["e: stop stays counted against its caps"] == [
         one.getMessage() for one in caplog.records
     ]
+
+
+def test_an_attempt_that_the_count_does_not_rest_on_gives_nothing_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A later attempt has counted the step again. Nothing is written, so that no conflict with that
+    attempt can fail."""
+    memory = Lost()
+    table = MemoryStateTable(memory)
+    held = {"at": f"{NOON:%Y%m%d%H%M}", "attempts": ["b"], "caps": ["ORGANIZATION"]}
+    memory.items["CAPS#e", "stop"] = {"pk": "CAPS#e", "sk": "stop", **held}
+    table.give_back("e", "stop", "a")
+
+    assert [] == caplog.records
+    assert {"pk": "CAPS#e", "sk": "stop", **held} == memory.items["CAPS#e", "stop"]
 
 
 @pytest.mark.parametrize(
@@ -529,7 +544,7 @@ def test_what_the_release_before_counted_counts_for_its_hour_and_the_next(
     """It may have begun at the end of its hour: at the update no more than the cap goes through."""
     for _ in range(15):
         assert count_before(table, "ORGANIZATION", NOON, 20)
-    now = NOON + minutes * MINUTE
+    now = NOON + minutes * MINUTE + timedelta(seconds=7, microseconds=5)
 
     assert {"ORGANIZATION": 15} == table.used(now)
     assert 5 == reserved(table, names("e", 20), now)
@@ -554,6 +569,26 @@ def test_a_function_of_the_release_before_takes_nothing_more(table: EveryStore) 
     assert not count_before(table, "ORGANIZATION", NOON + 2 * MINUTE, 20)
     assert not count_before(table, "ORGANIZATION", NOON + 2 * MINUTE, 10_000)
     assert {"ORGANIZATION": 16} == table.used(NOON + 2 * MINUTE)
+
+
+def test_counts_are_kept_for_two_days_after_the_last_write(table: EveryStore) -> None:
+    """DynamoDB deletes no count that still holds actions back, and none stays forever. A counter of
+    the release before is closed once, and not written again."""
+    counts, closed = ("CAPS#rolling", "ORGANIZATION"), ("CAPS#2026112712", "ORGANIZATION")
+    two_days = timedelta(days=2)
+    assert count_before(table, "ORGANIZATION", NOON, 20)
+    for minute in range(2):
+        assert 1 == reserved(table, [f"e{minute}"], NOON + minute * MINUTE)
+
+    assert NOON + MINUTE + two_days == expiry(table, counts)
+    assert NOON + two_days == expiry(table, closed)
+
+
+def expiry(table: EveryStore, key: Key) -> datetime:
+    """Return when DynamoDB may delete the item at this key."""
+    item = table._table.get(key)
+    assert item is not None
+    return datetime.fromtimestamp(item["expires_at_epoch"], UTC)
 
 
 def test_a_function_of_the_release_before_that_counts_meanwhile_is_counted() -> None:

@@ -14,6 +14,7 @@ from governor.limits.rules.breaker import (
     acts_unasked,
     are_counts_new,
     counted_by_new_freeze,
+    due_message,
     history_with,
     hour_of,
     hours_around,
@@ -70,6 +71,19 @@ def test_who_turned_is_known() -> None:
         Change("i-4", None, None, Kind.IDLE, True),
     ]
     assert {"i-1", "i-2"} == turned_in_sweep(fleet).turned_ids
+
+
+def test_the_reason_of_a_freeze_says_of_how_many_they_turned() -> None:
+    """People judge by it whether it is an outage."""
+    idle = changes(5, Kind.BUSY, Kind.IDLE) + changes(3, Kind.BUSY, Kind.BUSY)
+    silent = changes(6, Kind.IDLE, Kind.NO_DATA) + changes(4, Kind.IDLE, Kind.IDLE)
+
+    assert why_freeze_target(turned_in_sweep(idle), RULE) == (
+        "5 of 8 working instances turned idle in one sweep"
+    )
+    assert why_freeze_target(turned_in_sweep(silent), RULE) == (
+        "6 of 10 instances that published metrics fell silent in one sweep"
+    )
 
 
 def test_what_it_turned_from_is_not_forgotten_when_a_read_fails() -> None:
@@ -254,6 +268,53 @@ def test_a_freeze_of_everything_lasts_as_long_as_the_policy_says_at_least() -> N
 
     assert not is_hub_freeze_over(hub, freeze, over_at - timedelta(seconds=1), RULE)
     assert is_hub_freeze_over(hub, freeze, over_at, RULE)
+
+
+def test_a_freeze_of_everything_stays_while_the_counts_demand_another_one() -> None:
+    """Its own instances work again; as many others have turned since. A new freeze would begin with
+    the next sweep, and plans would be carried out before it."""
+    back = HourCount(MANY.turned, MANY.turned)
+    tripped = THIS - 8 * HOUR
+    known_since = NOW - timedelta(days=30)
+    freeze = BreakerState(tripped, "why")
+
+    assert not is_hub_freeze_over(
+        Hub({tripped: back, THIS: MANY}, None, known_since), freeze, NOW, RULE
+    )
+    assert is_hub_freeze_over(
+        Hub({tripped: back, THIS: back}, None, known_since), freeze, NOW, RULE
+    )
+
+
+@pytest.mark.parametrize(
+    ("tripped_ago", "told_ago", "number"),
+    [
+        (0, None, 0),
+        (30, None, 0),
+        (24, 23, None),
+        # People were notified a little after it began.
+        (25, 24, 1),
+        (47, 24, 1),
+        (48, 24, 2),
+        (80, 30, 3),
+        # The clock of the host that notified them was behind.
+        (23, 24, 1),
+    ],
+)
+def test_people_are_reminded_of_a_freeze_once_a_day(
+    tripped_ago: int, told_ago: int | None, number: int | None
+) -> None:
+    """A reminder is never numbered as the first message, which would be dropped as its repeat."""
+    told_at = None if told_ago is None else NOW - told_ago * HOUR
+    assert number == due_message(BreakerState(NOW - tripped_ago * HOUR, "why", told_at), NOW)
+
+
+def test_the_reason_to_freeze_everything_names_what_is_usual() -> None:
+    """Nothing turned at these hours before."""
+    reason = why_freeze_everything(Hub({THIS: MANY}), NOW, RULE)
+
+    assert reason is not None
+    assert reason.why.endswith("the most in the same hours of the two weeks before was 0")
 
 
 def test_what_turned_in_the_hour_of_a_lift_counts_on() -> None:

@@ -110,19 +110,16 @@ class ActionCaps(Store):
         """Undo what one attempt reserved, or all attempts (`None`), trying again while others
         change the same counts. It raises no CloudError: a failure is only logged, and the step then
         stays counted until it leaves the window."""
-        is_given_back = False
         try:
             for _ in range(_ATTEMPTS):
-                is_given_back = self._try_give_back(execution_name, step, attempt)
-                if is_given_back:
-                    break
+                if self._try_give_back(execution_name, step, attempt):
+                    return
         except CloudError:
             _log.warning(
                 "%s: %s stays counted against its caps", execution_name, step, exc_info=True
             )
             return
-        if not is_given_back:
-            _log.warning("%s: %s stays counted against its caps", execution_name, step)
+        _log.warning("%s: %s stays counted against its caps", execution_name, step)
 
     def full_cap(
         self, execution_name: str, step: str, caps: Mapping[str, int], now: datetime
