@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from governor.approvals.decide import Decided
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
-from governor.approvals.show_approval import ShowApproval
+from governor.approvals.show_approval import ApprovalView, ShowApproval
 from governor.core.errors import (
     CloudError,
     ConflictError,
@@ -487,6 +487,38 @@ def test_an_expiry_that_acts_can_be_held() -> None:
     world.state.void(APPROVAL_ID, "nobody answered in time", expired=True)
     with pytest.raises(Held):
         world.put_away(world.ref, Step.STOP)
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_people_may_hold_until_ec2_has_carried_out_the_final_step(step: Step) -> None:
+    """Before the call the hold prevents it; after it, the page still takes one, which counts if EC2
+    does not carry out the call."""
+    world = World(action=Action.TERMINATE if step is Step.TERMINATE else Action.STOP)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    assert (True, False) == takes(world)
+
+    world.ec2.lost_answers.add(step.value)
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+    assert (False, True) == takes(world)
+
+
+def test_nothing_is_held_once_a_later_step_shows_that_it_was_stopped() -> None:
+    """The snapshots after a stop began."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+
+    assert (False, False) == takes(world)
+
+
+def takes(world: World) -> tuple[bool, bool]:
+    """Return whether the page takes a hold that counts, and one that may be too late."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    view = ApprovalView(approval, episode_of(world), world.clock.now())
+    return view.can_hold, view.can_hold_late
 
 
 def test_a_hold_during_a_call_that_ec2_did_not_carry_out_counts() -> None:

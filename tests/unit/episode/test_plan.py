@@ -461,6 +461,43 @@ def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only(
     assert not any("network" in loss or "group" in loss for loss in unknown.losses)
 
 
+@pytest.mark.parametrize(
+    ("tags", "after_stop", "after_termination"),
+    [
+        (
+            {"ManagedBy": "terraform"},
+            "its place in Terraform (ManagedBy=terraform): the next apply may start it again or "
+            "replace it",
+            "its place in Terraform (ManagedBy=terraform): the next apply creates it again, unless "
+            "it is removed from the configuration first",
+        ),
+        (
+            {"Schedule": "office"},
+            "its place in Instance Scheduler on AWS (Schedule=office): it may start the instance "
+            "again at its next start time",
+            None,
+        ),
+        ({}, None, None),
+    ],
+)
+def test_people_read_which_tool_may_undo_a_plan(
+    tags: dict[str, str], after_stop: str | None, after_termination: str | None
+) -> None:
+    """Before they answer. A schedule starts nothing that is terminated."""
+    for policy, line in ((STOP, after_stop), (TERMINATE, after_termination)):
+        stays = draw_plan(make_facts(make_instance(tags=tags)), policy).stays
+        places = [kept for kept in stays if kept.startswith("its place in")]
+        assert ([] if line is None else [line]) == places
+
+
+@pytest.mark.parametrize(
+    ("policy", "verb"), [(STOP, "stop"), (TERMINATE, "terminate"), (Policy(), "stop")]
+)
+def test_a_plan_is_named_by_what_it_does_in_the_end(policy: Policy, verb: str) -> None:
+    """In the subject of its question, and on its button."""
+    assert verb == draw_plan(make_facts(), policy).verb
+
+
 def test_a_volume_of_unknown_size_makes_the_saving_unknown() -> None:
     """It is not free because nobody has read its size."""
     unread = make_facts(make_instance(volumes=(Volume("vol-1", "/dev/xvda", True),)))
@@ -497,6 +534,7 @@ STORAGE = StoragePrices(
         (Volume("vol-1", "/dev/xvda", True, 100, "gp3", 3_000, 125), "9.52"),
         (Volume("vol-1", "/dev/xvda", True, 100, "gp3", 4_000, 225), "20.28"),
         (Volume("vol-1", "/dev/xvda", True, 100, "io2", 1_000), "92.9"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "io2", None), "14.9"),
         (Volume("vol-1", "/dev/xvda", True, 100, "st1", 500, 40), "5.4"),
         (Volume("vol-1", "/dev/xvda", True, 100, "io1", 1_000), None),
         (Volume("vol-1", "/dev/xvda", True, 100), None),

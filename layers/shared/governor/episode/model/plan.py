@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 
 from governor.core.instance import Instance, Protection, Shape, SpotRequestType, Volume
@@ -86,10 +85,11 @@ class StoragePrices:
         ):
             # A type that is not listed is not charged for this amount.
             included = included_by_type.get(kind, amount)
-            charged = max(0, amount - included)
-            if charged and kind not in price_by_type:
+            if amount <= included:
+                continue
+            if kind not in price_by_type:
                 return None
-            usd += charged * price_by_type.get(kind, Decimal(0))
+            usd += (amount - included) * price_by_type[kind]
         return usd
 
 
