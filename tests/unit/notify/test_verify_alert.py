@@ -334,6 +334,17 @@ def test_an_alarm_that_is_not_ours_is_refused(name: str) -> None:
         post.dispatch([alert])
 
 
+def test_cloudwatch_is_asked_for_no_alarm_without_a_name() -> None:
+    """It would answer with an error, and the queue would deliver the message again and again."""
+    asked: list[str] = []
+    verify = replace(verifier(World(decide=False), []), alarms=asked.append)
+    nameless = replace(in_cloudwatch("stack-PutAwayErrorsAlarm"), facts={}, subject="on fire")
+
+    with pytest.raises(AlertRefused, match="CloudWatch knows no alarm ''"):
+        verify(nameless)
+    assert [] == asked
+
+
 def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
     """It says its name nowhere else."""
     known = in_cloudwatch("stack-PutAwayErrorsAlarm")

@@ -14,19 +14,20 @@ from governor.core.errors import CloudError, Unavailable
 from governor.core.instance import Target
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step
-from governor.evidence.check_freshness import why_readings_are_stale
+from governor.evidence.check_freshness import newest_readings, why_readings_are_stale
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Series, Window
 from governor.evidence.ports import MetricAnswer, MetricQuery
 from governor.evidence.rules.freshness import (
     OLDEST_5_MINUTE_READING_MINUTES,
     OLDEST_READING_MINUTES,
+    newest_reading_offset,
 )
 from governor.policy.model.acting import Action
 from governor.policy.model.judging import Vetoes
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.changes import settings_of
-from tests.builders import NOW
+from tests.builders import NOW, make_instance
 from tests.twins import MemoryMetrics
 from tests.unit.worlds.world import APPROVAL_ID, World
 
@@ -288,6 +289,17 @@ def test_a_required_figure_of_the_gpus_is_as_fresh_as_they_are() -> None:
     waits(world, "the newest reading of GPU memory held ended at")
 
 
+def test_a_required_figure_under_other_dimensions_is_found_by_its_limit() -> None:
+    """As the judgment finds it: what it has read is not missing a moment later."""
+    vetoes = Vetoes(memory_used_percent=50.0, required=("memory",))
+    world = with_settings(auto(), {}, vetoes=vetoes)
+    whole = {"InstanceId": world.instance.instance_id}
+    waits(world, "the newest reading of GPU memory held is missing")
+
+    world.metrics.publish("nvidia_smi_memory_used", {**whole, "host": "a"}, [1.0] * 48)
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
 @pytest.mark.parametrize(
     "ahead", [timedelta(minutes=3), timedelta(minutes=60), timedelta(minutes=119)]
 )
@@ -330,6 +342,17 @@ def test_the_look_ahead_reaches_as_far_as_cloudwatch_accepts_readings() -> None:
 
     assert why is not None
     assert "the clock of the instance is ahead" in why
+
+
+def test_doctor_looks_as_far_ahead() -> None:
+    """It says by how much the clock of a host is wrong."""
+    instance = make_instance()
+    newest = newest_readings(
+        GatherEvidence(OnlyAhead()), instance.target, [instance], Policy(), NOON
+    )
+
+    ahead = newest_reading_offset(newest[instance.instance_id], NOON)
+    assert timedelta(minutes=119) == ahead
 
 
 def test_a_policy_whose_agent_collects_every_hour_waits() -> None:

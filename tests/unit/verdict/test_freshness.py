@@ -3,13 +3,23 @@ episode/test_freshness.py."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from governor.evidence.rules.freshness import unseen_minutes, why_never_fresh
+from governor.evidence.model import Evidence, Window
+from governor.evidence.rules.figures import FIGURES
+from governor.evidence.rules.freshness import (
+    newest_reading_offset,
+    unseen_minutes,
+    why_never_fresh,
+    why_stale,
+)
 from governor.policy.model.judging import Metrics, Vetoes
-from governor.policy.model.policy import Policy
+from governor.policy.model.policy import Mode, Policy
+from tests.builders import NOW, make_evidence
 
 
 @pytest.mark.parametrize(
@@ -68,6 +78,85 @@ def test_a_policys_warning_names_its_settings_and_figures() -> None:
         in gpus
     )
     assert "at most 5 min are allowed" in gpus
+
+
+MINUTE = timedelta(minutes=1)
+UNASKED = Policy(mode=Mode.AUTO, vetoes=Vetoes(required=()))
+
+
+def readings(*minutes: int) -> tuple[float | None, ...]:
+    """A series of 20 minutes around `NOW`, with readings that begin so many minutes after it."""
+    return tuple(1.0 if minute in minutes else None for minute in range(-10, 10))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "offset"),
+    [
+        ([], 0),
+        ([readings()], 0),
+        ([readings(-1)], 0),
+        ([readings(0)], 0),
+        ([readings(-9, -3)], -2),
+        ([readings(-6), readings(-3)], -2),
+        ([readings(-3), readings(-6), readings()], -2),
+        ([readings(3)], 3),
+        ([readings(-6), readings(3)], 3),
+    ],
+)
+def test_the_newest_reading_of_any_gpu_shows_how_wrong_the_clock_is(
+    gpus: list[tuple[float | None, ...]], offset: int
+) -> None:
+    """`governor doctor` says so: readings that are dated ahead let nothing be done unasked."""
+    window = Window(NOW - 10 * MINUTE, NOW + 10 * MINUTE, MINUTE)
+    evidence = (
+        make_evidence(*gpus, window=window) if gpus else make_evidence(window=window, gpus=())
+    )
+
+    assert offset * MINUTE == newest_reading_offset(evidence, NOW)
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "is_new"),
+    [
+        ({}, True),
+        ({"power": 5}, True),
+        ({"power": 6}, False),
+        ({"agentless": 10}, True),
+        ({"agentless": 11}, False),
+        ({"power": 6, "agentless": 10}, True),
+        ({"power": 5, "agentless": 11}, True),
+        ({"power": 6, "agentless": 11}, False),
+    ],
+)
+def test_power_confirms_while_it_is_as_new_as_its_publisher_makes_it(
+    minutes_ago: dict[str, int], is_new: bool
+) -> None:
+    """EC2 publishes its own figure every five minutes. One of two is enough; without any, the
+    verdict says that power is missing."""
+    why = why_stale(of_power(minutes_ago), UNASKED, NOW)
+
+    assert is_new == (why is None)
+    if why is not None:
+        assert why.startswith(f"the newest reading of {FIGURES[next(iter(minutes_ago))].words} end")
+
+
+def test_power_of_some_gpus_makes_no_old_power_new() -> None:
+    """It confirms nothing, so that of all GPUs must be new."""
+    evidence = of_power({"power": 0, "agentless": 11})
+    some = replace(evidence, measured_percent={"power": 0.0, "agentless": 100.0})
+
+    assert why_stale(evidence, UNASKED, NOW) is None
+    assert "EC2's own GPUPowerUtilization" in (why_stale(some, UNASKED, NOW) or "")
+
+
+def of_power(minutes_ago: dict[str, int]) -> Evidence:
+    """One GPU with a new reading, and figures of power that ended so many minutes ago."""
+    return make_evidence(
+        readings(-1),
+        window=Window(NOW - 10 * MINUTE, NOW + 10 * MINUTE, MINUTE),
+        last_measured={figure: NOW - ago * MINUTE for figure, ago in minutes_ago.items()},
+        measured_percent=dict.fromkeys(minutes_ago, 100.0),
+    )
 
 
 def test_a_figure_of_the_gpus_is_none_of_ec2s() -> None:

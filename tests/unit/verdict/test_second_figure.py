@@ -17,7 +17,13 @@ from governor.core.catalog import accelerated_types, shape_of
 from governor.evidence.gather_evidence import GatherEvidence
 from governor.evidence.model import Evidence
 from governor.evidence.request import EvidenceRequest
-from governor.evidence.rules.figures import FIGURES
+from governor.evidence.rules.figures import (
+    FIGURES,
+    implausible_percent,
+    implausible_power_watts,
+    implausible_reading,
+    metrics_of,
+)
 from governor.policy.document import parse_policy
 from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.judging import IdleRule, Metrics, SecondFigure, Vetoes
@@ -117,6 +123,31 @@ def test_power_contradicts_a_low_utilization_from_its_limit_on(
     metrics = published(Series(UTILIZATION, utilization), Series(POWER, watts))
 
     assert expected == kind(verdict_of(metrics))
+
+
+def test_only_the_figure_of_power_is_shown_by_the_power_beside_utilization() -> None:
+    """Watts are no memory. A profile without a name for a figure has no metric of it."""
+    names = Metrics(utilization="DCGM_FI_DEV_GPU_UTIL", encoder_sessions="")
+
+    assert ("nvidia_smi_power_draw", "DCGM_FI_DEV_POWER_USAGE") == metrics_of("power", names)
+    assert ("nvidia_smi_memory_used",) == metrics_of("memory", names)
+    assert () == metrics_of("encoder-sessions", names)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "watts", "percent"),
+    [("g4dn.xlarge", 2.0, 2.857), ("g5.xlarge", 3.0, 1.0), ("p99.new", 2.0, 1.0)],
+)
+def test_power_counts_from_the_least_that_a_gpu_draws(
+    instance_type: str, watts: float, percent: float
+) -> None:
+    """1% of the limit, and at least 2 W: zeros, kilowatts and shares are below. EC2's own figure
+    may be low, but not 0."""
+    shape = shape_of(instance_type)
+
+    assert watts == implausible_power_watts(shape) == implausible_reading("power", shape)
+    assert percent == pytest.approx(implausible_percent("power", shape), abs=0.001)
+    assert 0.0 == implausible_percent("agentless", shape) == implausible_reading("agentless", shape)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,7 @@ def why_readings_are_stale(
     Raises:
         Unavailable: the metrics could not be read.
     """
-    figures = frozenset(required_figures(policy))
-    if policy.acts_unasked_by is not None:
-        figures |= set(confirming_figures())
+    figures = frozenset(required_figures(policy)) | set(confirming_figures())
     request = _request(instance, policy, figures)
     # A reading that is dated after this moment shows that the dates are wrong.
     gathered = gather(instance.target, [request], now + MOST_AHEAD)

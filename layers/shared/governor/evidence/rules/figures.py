@@ -302,7 +302,9 @@ def implausible_power_watts(shape: Shape | None) -> float:
     70 of 700 W (H100), by `nvidia-smi`. Lower readings come from a script that writes 0, from
     kilowatts, or from a share from 0 to 1, which on a T4 would pass 1% of the limit.
     """
-    limit_watts = _whole(Scale.PERCENT_OF_POWER, shape) or 0
+    limit_watts = _whole(Scale.PERCENT_OF_POWER, shape)
+    if limit_watts is None:
+        return _LEAST_POWER_WATTS
     return max(_LEAST_POWER_WATTS, limit_watts * _LEAST_POWER_PERCENT / 100.0)
 
 

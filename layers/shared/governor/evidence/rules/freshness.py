@@ -193,13 +193,10 @@ def _why_figures_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> 
 
 def _why_power_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     """Return why the newest reading of power is too old to confirm the utilization; `None` if one
-    of its figures is new enough, none was read in the last 30 minutes, or the policy never acts
-    without a person's approval.
+    of its figures is new enough, or none was read in the last 30 minutes.
 
     Whether power must be measured at all is for `verdict.rules.second_figure` to say.
     """
-    if policy.acts_unasked_by is None:
-        return None
     reasons: list[str] = []
     for figure in confirming_figures():
         ended = evidence.last_measured.get(figure)
