@@ -5,19 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from governor.core.errors import AccessDenied, MustWait, SafetyError, Throttled, Unavailable
-from governor.core.instance import Instance, Lifecycle, SpotRequestType
-from governor.episode.model.episode import Outcome
+from governor.core.instance import Instance, Lifecycle
+from governor.episode.model.episode import Clearance, Outcome
 from governor.episode.model.plan import Step
 from governor.episode.rules.sent_call import UNDER_WAY_FOR
 from governor.limits.model.breaker import BreakerState
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
+from governor.remediation.clearance import Cleared, must_be_fresh
 from governor.table import keys
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET
@@ -217,6 +219,72 @@ def test_a_call_of_the_release_before_is_looked_at_first() -> None:
     assert [] == world.writes()
 
 
+@pytest.mark.parametrize(
+    ("changes", "sent_after"),
+    [
+        ({"is_used": True}, None),
+        ({"is_used": True}, timedelta(seconds=-1)),
+        ({}, timedelta()),
+        ({}, timedelta(seconds=1)),
+    ],
+)
+def test_a_call_uses_up_the_recheck_before_it(
+    changes: dict[str, Any], sent_after: timedelta | None
+) -> None:
+    """By its mark, or, from the release before, by the time of its note."""
+    with pytest.raises(MustWait, match="EC2 was asked after the last recheck"):
+        must_be_fresh(cleared(Clearance("stop", NOW, **changes), sent_after), Step.STOP, NOW)
+
+
+def test_a_recheck_after_the_last_call_lets_another_one_through() -> None:
+    """A step without any recheck is not sent."""
+    rechecked = Clearance("stop", NOW)
+    for sent_after in (None, timedelta(seconds=-1)):
+        assert NOW == must_be_fresh(cleared(rechecked, sent_after), Step.STOP, NOW)
+    with pytest.raises(MustWait, match="there was no recheck yet"):
+        must_be_fresh(cleared(None, None), Step.STOP, NOW)
+
+
+def cleared(clearance: Clearance | None, sent_after: timedelta | None) -> Cleared:
+    """Findings before a stop, with this recheck, and a call so long after `NOW`."""
+    world = ready(Step.STOP)
+    findings = world.guards.check(world.ref, Step.STOP)
+    steps_done = {} if sent_after is None else {"stop": NOW + sent_after}
+    progress = replace(findings.episode.progress, steps_done=steps_done)
+    episode = replace(findings.episode, clearance=clearance, progress=progress)
+    return replace(findings, episode=episode)
+
+
+@pytest.mark.parametrize(("minutes", "wait"), [(20, 5), (56, 14), (120, 15), (240, 20)])
+def test_a_step_is_tried_again_after_a_quarter_of_the_time_that_it_has_taken(
+    minutes: int, wait: int
+) -> None:
+    """Until that is a quarter of an hour; later with longer waits, as all steps that wait."""
+    world = ready(Step.STOP)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.state.note_waits_told(world._stored().approval_id, world.clock.now())
+    world.clock.moment += timedelta(minutes=minutes)
+    world.publish_quiet()
+
+    assert timedelta(minutes=wait) == world.recheck(world.ref, Step.STOP).again
+
+
+def test_a_step_ends_at_the_hour_that_the_policy_says() -> None:
+    """Without a last try there is nothing to say of it."""
+    world = ready(Step.STOP)
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.state.note_waits_told(world._stored().approval_id, world.clock.now())
+    world.clock.moment += timedelta(hours=48)
+    world.publish_quiet()
+
+    rechecked = world.recheck(world.ref, Step.STOP)
+    assert (
+        "EC2 has not carried out the stop for 48 h (approval.wait_at_most_hours)"
+        == rechecked.reason
+    )
+    assert Outcome.REFUSED is rechecked.outcome
+
+
 def test_a_step_that_ec2_never_carries_out_ends_as_long_as_an_approval_lives() -> None:
     """It waits longer each time, and ends as refused, with the last reason."""
     world = ready(Step.STOP)
@@ -411,13 +479,11 @@ def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
 
 def test_a_recheck_keeps_the_note_of_a_snapshot() -> None:
     """A set that EC2 began before a freeze is found by it: none is made twice, and it counts."""
-    world = World(
-        action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
-    )
-    world.ec2.spot_requests["sir-1"] = SpotRequestType.ONE_TIME
+    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT})
+    assert Step.SNAPSHOT is world._stored().plan.steps[0]
     noted = world.clock.now()
     world.state.note_step(world.ref, "snapshot", noted)
-    world.recheck(world.ref, Step.SNAPSHOT)
+    assert world.recheck(world.ref, Step.SNAPSHOT).proceed
 
     episode = world.state.episode(world.ref)
     assert episode is not None

@@ -420,6 +420,17 @@ def test_a_tagged_snapshot_that_is_not_the_recorded_one_does_not_count(
     assert ["stop"] == world.writes()
 
 
+def test_snapshots_without_the_note_of_their_step_do_not_count() -> None:
+    """Nobody knows whether they began after the stop, although they are recorded."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    del world.state.items[keys.episode(world.ref)]["steps_done"]["snapshot"]
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
 def test_a_snapshot_from_between_the_stop_and_its_end_does_not_count() -> None:
     """Programs write while they shut down: what counts is when the instance was seen stopped."""
     world = World(action=Action.TERMINATE)

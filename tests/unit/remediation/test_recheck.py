@@ -256,6 +256,15 @@ def test_an_observed_episode_is_rechecked_as_running() -> None:
     assert Outcome.WOKE_UP is world.recheck(world.ref, Step.TERMINATE).outcome
 
 
+def test_an_episode_that_was_never_saved_is_refused() -> None:
+    """Anybody who may start the workflow can name one."""
+    world = World()
+    checked = world.recheck(replace(world.ref, number=2), Step.STOP)
+
+    assert (False, Outcome.REFUSED) == (checked.proceed, checked.outcome)
+    assert [] == world.writes()
+
+
 def test_a_closed_episode_is_not_moved() -> None:
     """An execution that lives on after its episode does nothing."""
     world = World()

@@ -165,6 +165,19 @@ def test_silence_is_no_answer_while_answers_were_refused(
         assert World(metrics=world.metrics).recheck(world.ref, Step.STOP).proceed
 
 
+def test_a_call_waits_for_refusals_in_the_last_minutes_as_for_every_unclear_answer() -> None:
+    """The workflow checks everything again before the next call."""
+    world = expired()
+    expired_at = NOW.replace(minute=0, second=1)
+    expires(world, expired_at)
+    world.clock.moment = expired_at + timedelta(seconds=299)
+    world.let_through(Step.STOP)
+
+    with pytest.raises(MustWait, match="everything is checked again: nobody answered; whether"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
 @pytest.mark.parametrize("seconds", [0, 299, 449, 598])
 def test_refusals_in_the_last_minutes_are_waited_for(seconds: int) -> None:
     """The workflow looks at the very expiry. Before, the last minutes were not read, or read as

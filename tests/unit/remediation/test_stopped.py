@@ -446,9 +446,13 @@ FAULTS: dict[str, Callable[[World], object]] = {
 
 
 def test_its_snapshots_are_new_ones_and_its_termination_the_only_call() -> None:
-    """Its stop is not asked of EC2 again."""
+    """Its stop is not asked of EC2 again, which is no dry run, and its snapshots are rehearsed
+    while it is stopped."""
     world = stopped_and_approved()
     assert world.recheck(world.ref, Step.STOP).proceed
+    assert world.take_snapshot.rehearse(world.ref)
+    is_dry_run = world.put_away(world.ref, Step.STOP)
+    assert not is_dry_run
     world.stop_and_snapshot()
     assert world.recheck(world.ref, Step.TERMINATE).proceed
     world.put_away(world.ref, Step.TERMINATE)

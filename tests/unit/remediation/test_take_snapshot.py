@@ -31,6 +31,7 @@ from governor.limits.model.pause import Pause
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.remediation.take_snapshot import RESERVED, TakeSnapshot
+from governor.table import keys
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2
 from tests.unit.worlds.world import ALICE, World
@@ -185,6 +186,37 @@ def test_a_throttled_call_may_be_repeated() -> None:
 
     ids, _ = world.take_snapshot(world.ref)
     assert 2 == len(ids)
+
+
+@pytest.mark.parametrize("error", [Throttled("slow down"), Unavailable("no answer")])
+def test_a_call_that_is_repeated_is_recorded_as_no_refusal(error: CloudError) -> None:
+    """The audit and the message about the end would name it, although EC2 has refused nothing."""
+    world = stopped_world()
+    world.ec2.failures["create_snapshots"] = [error]
+    with pytest.raises(type(error)):
+        world.take_snapshot(world.ref)
+
+    entries = world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")
+    assert ["done"] == [entry["what"] for entry in entries]
+    assert episode_of(world).progress.last_no is None
+
+
+def test_snapshots_have_the_tags_that_the_policy_names() -> None:
+    """An organization may refuse snapshots without them, and count costs by them."""
+    world = stopped_world(tags={"Purpose": "GPU-Workload", "Name": "n", "Team": "ml", "Stage": "x"})
+    rule = replace(
+        world.policies.policy.plan,
+        snapshot_tags={"CostCenter": "42"},
+        copied_tag_keys=("Team",),
+    )
+    world.policies.policy = replace(world.policies.policy, plan=rule)
+    world.take_snapshot(world.ref)
+
+    for _, tags in world.ec2.snapshots.values():
+        assert {"Name", "GpuGovernor:Episode", "GpuGovernor:Instance", "DeleteAfter"} == (
+            tags.keys() - {"CostCenter", "Team"}
+        )
+        assert ("42", "ml") == (tags["CostCenter"], tags["Team"])
 
 
 class Answers(MemoryEc2):

@@ -60,10 +60,9 @@ class PutAway:
         false without a call if the step is done already.
 
         Raises:
-            MustWait: a freeze, a cap, AWS or a lost answer holds it back. Recheck the episode, then
-                invoke it again.
+            MustWait: a freeze, a cap, AWS or a lost answer holds it back, or it is not known yet
+                whether answers were refused. Recheck the episode, then invoke it again.
             SafetyError: a guard refuses; also Held, Interrupted and Unsealed.
-            MetricsLate: it is not known yet whether answers were refused.
             PolicyError: the overrides of the instance contradict each other.
             ConflictError: the episode was closed before the call was noted.
             CloudError: EC2 refuses, as Protected, Unsupported, WrongState, NotFound or

@@ -102,8 +102,7 @@ class TakeSnapshot:
 
         Raises: SafetyError if EC2 would refuse them, with its words and what to do, or a guard
         refuses the stop, also Held, Interrupted and Unsealed; MustWait if something holds the stop
-        back, or AWS gives no clear answer; MetricsLate; PolicyError; CloudError if a guard cannot
-        read.
+        back, or AWS gives no clear answer; PolicyError; CloudError if a guard cannot read.
         """
         # The inner `unclear_must_wait` gives the journal the reason, the outer one covers failures
         # of the journal itself.

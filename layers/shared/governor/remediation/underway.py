@@ -28,11 +28,10 @@ def own_snapshots(snapshotter: Snapshotter, episode: Episode, target: Target) ->
     Return an empty list if no snapshot counts, or the step was not noted. Raises: CloudError.
     """
     noted_at = episode.progress.steps_done.get(Step.SNAPSHOT.value)
-    tagged = snapshotter.find(target, {EPISODE_TAG: episode.ref.execution_name})
     if noted_at is None:
         return []
     counted = []
-    for snapshot in tagged:
+    for snapshot in snapshotter.find(target, {EPISODE_TAG: episode.ref.execution_name}):
         is_recorded = episode.progress.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
         if is_recorded and snapshot.is_of_account_since(episode.ref.account, noted_at):
             counted.append(snapshot)
