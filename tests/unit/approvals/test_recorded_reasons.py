@@ -90,6 +90,13 @@ def test_an_exemption_names_its_author_and_keeps_the_words(by: str, *, is_old: b
     assert readable(verdict.reason, "UTC", NOW).startswith(f"Exempted by decision: {TYPED} (")
 
 
+def test_an_identity_with_brackets_is_named_whole() -> None:
+    """An issuer may write any printable character into `sub`."""
+    hold = hold_of(answered(Answer.EXEMPT, "oidc:Ann (ops)"))
+
+    assert "oidc:Ann (ops)" == hold.exempter
+
+
 def test_after_a_rollback_the_text_names_the_author() -> None:
     """The previous release stores a new text and leaves the field of the earlier answer."""
     hold = Hold(

@@ -16,6 +16,7 @@ from governor.policy.model.acting import ApprovalRule
 from governor.policy.model.judging import IdleRule, Metrics, Vetoes
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold, Verdict, VerdictKind
+from governor.verdict.rules.judge import idle_sentence
 from governor.verdict.rules.judging import Memory, Subject, sooner_window, wanted_figures
 from governor.verdict.rules.proof import LATE
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
@@ -94,6 +95,24 @@ def test_a_read_is_saved_only_while_every_window_holds_the_last_work(
     exempt = subject(known, hold=Hold(exempt_reason="mine")).before_reading()
     assert exempt is not None
     assert VerdictKind.EXEMPT is exempt.kind
+
+
+def test_what_people_know_is_repeated_as_it_was_read_until_the_next_read() -> None:
+    """The Fleet page shows its reason and its advice, however many sweeps do not read it."""
+    known = memory(NOW, idle_since=START, advice=("check its power",), reason="Idle for 1 h.")
+    case = subject(known, people_know=True)
+    repeated = case.before_reading()
+
+    assert Verdict(IDLE, "Idle for 1 h.", advice=("check its power",)) == repeated
+    assert repeated is not None
+    assert known == case.remembered(repeated, None)
+
+
+def test_released_memory_hides_no_doubt_about_utilization() -> None:
+    """People decide by it before memory is read again."""
+    reason = idle_sentence(SOONER, POLICY, released=True, doubt="power: not measured")
+
+    assert "Idle for 1 h 30 min and GPU memory is released (power: not measured)." == reason
 
 
 def test_what_was_looked_at_goes_with_the_verdict_that_asks_nothing() -> None:
@@ -314,6 +333,13 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
     [
         (seen_for(3 * HOUR), 3 * HOUR, POLICY, IDLE, "Idle for 3 h (every GPU under 5%)."),
         (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "90.0% in the last 3 h, "),
+        (
+            seen_for(SOONER, (90.0, 1.0), **FREED),
+            SOONER,
+            POLICY,
+            BUSY,
+            "90.0% in the last 1 h 30 min, ",
+        ),
         (seen_for(3 * HOUR), 3 * HOUR, SLOW, NO_DATA, "metrics.period_seconds is 3600"),
         (
             seen_for(SOONER, **FREED),

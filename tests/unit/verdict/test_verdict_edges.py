@@ -325,6 +325,15 @@ def test_of_two_answers_the_stricter_holds() -> None:
     assert Hold(NOW, "mine") == mine.stricter(short) == short.stricter(mine)
 
 
+def test_of_two_answers_each_keeps_its_project_and_its_author() -> None:
+    """The keep of one and the exemption of the other: people read who has given which."""
+    kept = Hold(NOW + SECOND, kept_in="vision", kept_by="approval-1", keeper="bob@example.com")
+    exempt = Hold(NOW, "mine (ann)", kept_in="llm", exempt_in="llm", exempt_by="ann")
+    both = replace(kept, exempt_reason="mine (ann)", exempt_in="llm", exempt_by="ann")
+
+    assert both == kept.stricter(exempt) == exempt.stricter(kept)
+
+
 @pytest.mark.parametrize(
     ("gpus", "advice"),
     [

@@ -330,12 +330,13 @@ class Subject:
 
 
 def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) -> bool:
-    """Return whether a check that happens once in `every` is due again after a check at `before`.
+    """Return whether a check that happens once in `every`, which is at least a second, is due again
+    after a check at `before`.
 
     Each key has its own offset, so that not all checks are due at once.
     """
     offset = zlib.crc32(key.encode())
-    interval = max(1, int(every.total_seconds()))
+    interval = int(every.total_seconds())
     last_interval = (int(before.timestamp()) + offset) // interval
     this_interval = (int(now.timestamp()) + offset) // interval
     return this_interval > last_interval
