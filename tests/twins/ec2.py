@@ -35,7 +35,7 @@ class MemoryEc2:
     """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
 
     `failures` maps an operation to errors that are raised by its next calls, first come first
-    served. Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same
+    served; `None` lets one through. Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same
     refusals, and does nothing.
     """
 
@@ -56,7 +56,7 @@ class MemoryEc2:
     launches: dict[str, Launch] = field(default_factory=dict)
     """By instance id, as CloudTrail knows them; each lookup is in `launches_asked`."""
     launches_asked: list[tuple[str, datetime]] = field(default_factory=list)
-    failures: dict[str, list[Exception]] = field(default_factory=dict)
+    failures: dict[str, list[Exception | None]] = field(default_factory=dict)
     lost_answers: set[str] = field(default_factory=set)
     """Operations whose next call takes effect, and whose answer does not come."""
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -71,8 +71,9 @@ class MemoryEc2:
 
     def _raise_planned(self, operation: str) -> None:
         planned = self.failures.get(operation)
-        if planned:
-            raise planned.pop(0)
+        error = planned.pop(0) if planned else None
+        if error is not None:
+            raise error
 
     # SessionReader
 
@@ -235,8 +236,13 @@ class MemoryEc2:
         request = instance.spot_request_id or ""
         self.calls.append(("cancel_spot_request", request, dry_run))
         self._raise_planned("cancel_spot_request")
+        if request in self.canceled:
+            return None
         if not dry_run:
             self.canceled.add(request)
+            if self.instances[instance.instance_id].state == "stopped":
+                # EC2 ends a stopped instance with its request.
+                self._change_state(instance, "terminated" if self.instant else "shutting-down")
         return self._request_id(dry_run)
 
     def _change_state(self, instance: Instance, state: str, **changes: object) -> None:

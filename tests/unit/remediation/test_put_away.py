@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from governor.approvals.model.approval import Answer, Decision
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (
+    AccessDenied,
     CloudError,
     ConflictError,
     MustWait,
@@ -22,7 +23,7 @@ from governor.core.errors import (
     Throttled,
 )
 from governor.core.instance import Lifecycle, Protection, Volume
-from governor.episode.model.episode import Outcome, Phase, Terms
+from governor.episode.model.episode import Outcome, Phase, Progress, Terms
 from governor.episode.model.plan import Step
 from governor.evidence.model import Evidence, MetricSource
 from governor.limits.model.breaker import BreakerState
@@ -457,15 +458,67 @@ def test_a_termination_with_everything_in_place_is_done() -> None:
     assert ["stop", "terminate"] == world.writes()
 
 
-def test_a_persistent_request_is_cancelled_before_the_termination() -> None:
-    """Otherwise it would launch a successor."""
+def with_persistent_request() -> World:
+    """A persistent Spot instance that is stopped and snapshot, and may be terminated."""
     changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
     world = World(action=Action.TERMINATE, changes=changes)
     world.stop_and_snapshot()
+    return world
+
+
+def progress_of(world: World) -> Progress:
+    """The stored progress of its episode."""
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    return episode.progress
+
+
+def ends_of(world: World) -> list[tuple[str, bool]]:
+    """The calls that end an instance or its request, and whether each was a dry run."""
+    names = ("cancel_spot_request", "terminate")
+    return [(name, dry_run) for name, _, dry_run in world.ec2.calls if name in names]
+
+
+def test_a_persistent_request_is_cancelled_before_the_termination() -> None:
+    """Otherwise it would launch a successor. Whether EC2 allows the termination is asked first."""
+    world = with_persistent_request()
     world.put_away(world.ref, Step.TERMINATE)
 
-    order = [name for name, _, _ in world.ec2.calls if name in ("cancel_spot_request", "terminate")]
-    assert ["cancel_spot_request", "terminate"] == order
+    wanted = [("terminate", True), ("cancel_spot_request", False), ("terminate", False)]
+    assert wanted == ends_of(world)
+
+
+def test_a_termination_that_is_denied_leaves_the_spot_request_alone() -> None:
+    """IAM denies it by the tags of the instance; the cancellation, which ends a stopped instance,
+    is denied by none."""
+    world = with_persistent_request()
+    world.ec2.failures["terminate"] = [AccessDenied("exempt")]
+
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert [("terminate", True)] == ends_of(world)
+    assert set() == world.ec2.canceled
+    assert Step.TERMINATE.value not in progress_of(world).steps_done
+
+
+@pytest.mark.parametrize("error", [AccessDenied("exempt"), Throttled("later"), Protected("flag")])
+def test_an_instance_that_ended_with_its_request_counts_as_terminated(error: CloudError) -> None:
+    """EC2 ends a stopped instance with its Spot request. What refuses the termination after that
+    takes neither the note nor the count back."""
+    world = with_persistent_request()
+    counted = world.state.used(world.clock.now())
+    world.ec2.failures["terminate"] = [None, error]
+
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert counted != world.state.used(world.clock.now())
+    assert Step.TERMINATE.value in progress_of(world).steps_done
+
+    assert world.recheck(world.ref, Step.TERMINATE).proceed
+    assert not world.put_away(world.ref, Step.TERMINATE)
+    assert [("terminate", True), ("cancel_spot_request", False), ("terminate", False)] == (
+        ends_of(world)
+    )
 
 
 def test_an_observed_episode_makes_every_call_a_dry_run() -> None:

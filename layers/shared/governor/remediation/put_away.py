@@ -180,19 +180,15 @@ class PutAway:
         if not cleared.dry_run:
             self.cap_store.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
-    def _take_back_all(self, cleared: Cleared, step: Step) -> None:
-        """Give back to the caps what all attempts of the step reserved; in a dry run, do nothing. A
-        failure is only logged.
+    def _take_back_note(self, cleared: Cleared, step: Step, noted_at: UtcDatetime) -> None:
+        """Give back to the caps what all attempts of the step reserved, and take back the note of
+        its call. Call it only if no call of the step had an effect, neither this one nor an earlier
+        one. In a dry run, nothing was reserved.
 
-        Call it only if no call of the step had an effect, neither this one nor an earlier one.
+        That the caps get nothing back is only logged. Raises: CloudError, then the note stays.
         """
         if not cleared.dry_run:
             self.cap_store.give_back_all(cleared.episode.ref.execution_name, step.value)
-
-    def _take_back_note(self, cleared: Cleared, step: Step, noted_at: UtcDatetime) -> None:
-        """Give back to the caps what the step reserved, and take back the note of its call. Call it
-        only if the call certainly had no effect. Raises: CloudError, then the note stays."""
-        self._take_back_all(cleared, step)
         self.episode_store.forget_step(cleared.episode, step.value, noted_at)
 
     def _note(
@@ -217,24 +213,41 @@ class PutAway:
         return now
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Ask EC2 for the companions of the step, which the plan has right before it, then for the
-        step itself: a Spot request is canceled before its instance is terminated.
+        """Ask EC2 for the companions of the step, then for the step itself: a Spot request is
+        canceled before its instance is terminated.
 
         Return the request ids, in this order; `None` for each call in a dry run. Raises:
-        SafetyError if a companion cannot be carried out; CloudError if EC2 refuses.
+        SafetyError if a companion cannot be carried out; CloudError if EC2 refuses, Unavailable
+        also if it refuses the step after a companion.
         """
         instance = cleared.instance
-        request_ids: list[str | None] = []
-        for companion in companions(cleared.episode.plan.steps, step):
-            reason = why_impossible(companion, instance)
-            if reason is not None:
-                raise SafetyError(reason)
-            request_ids.append(
-                self.controller.prepare(companion, instance, dry_run=cleared.dry_run)
-            )
         call = self.controller.stop if step is Step.STOP else self.controller.terminate
-        request_ids.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
-        return request_ids
+        preparing = companions(cleared.episode.plan.steps, step)
+        if preparing and not cleared.dry_run:
+            # IAM denies the step by the tags of the instance, and its companion by none. So the
+            # step is denied before its companion has an effect.
+            call(instance.target, instance.instance_id, dry_run=True)
+        prepared = [self._prepare(cleared, companion) for companion in preparing]
+        try:
+            sent = call(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+        except GovernorError as error:
+            if not any(prepared):
+                raise
+            # EC2 terminates a stopped Spot instance when its request is canceled, so the step may
+            # have its effect although it was refused.
+            raise Unavailable(
+                f"EC2 may have ended the instance before it refused: {error}"
+            ) from error
+        return [*prepared, sent]
+
+    def _prepare(self, cleared: Cleared, companion: Step) -> str | None:
+        """Carry out a companion of the step; return the request id, `None` if nothing was changed.
+        Raises: SafetyError if it cannot be carried out; CloudError if EC2 refuses."""
+        instance = cleared.instance
+        reason = why_impossible(companion, instance)
+        if reason is not None:
+            raise SafetyError(reason)
+        return self.controller.prepare(companion, instance, dry_run=cleared.dry_run)
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """Require recent snapshots if the plan terminates without a stop: the instance ran on, and

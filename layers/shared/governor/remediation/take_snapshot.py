@@ -133,7 +133,8 @@ class TakeSnapshot:
             raise SafetyError(refused_snapshots_text(error, tags)) from error
 
     def _ask_for_dry_run(self, cleared: Cleared) -> None:
-        """Note the step, and ask EC2 whether it would make the snapshots. EC2 makes none.
+        """Note the step, and ask EC2 whether it would make the snapshots. EC2 makes none. Without a
+        yes, the note is taken back: the end then names this step as the one that failed.
 
         Raises: Held; ConflictError if the episode is closed; CloudError, also if EC2 would refuse.
         """
@@ -141,7 +142,11 @@ class TakeSnapshot:
         now = self.clock.now()
         tags = _tags(cleared, now)
         self.call_store.note_step(ref, Step.SNAPSHOT.value, now)
-        self.snapshots.create(cleared.instance.target, ref.instance_id, tags, dry_run=True)
+        try:
+            self.snapshots.create(cleared.instance.target, ref.instance_id, tags, dry_run=True)
+        except CloudError:
+            self.episode_store.forget_step(cleared.episode, Step.SNAPSHOT.value, now)
+            raise
 
     def _keep_user_data(self, cleared: Cleared) -> None:
         """Keep a copy of the user data for the person who rebuilds the instance, and record it.

@@ -238,8 +238,11 @@ def left_behind(episode: Episode) -> LeftBehind:
     mode observe it has done nothing."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
-    # The step is noted before EC2 is asked, which may refuse it.
-    values["snapshots_began"] = bool(episode.progress.snapshots)
+    # The snapshots are noted before EC2 is asked, which may refuse them.
+    progress = episode.progress
+    values["snapshots_began"] = bool(progress.snapshots)
+    # The attempt is over, and its reservation stays if EC2's answer was lost or was no whole set.
+    values["snapshots_may_have_begun"] = progress.snapshots_reserved_at is not None
     values["undone"] = episode.is_undone
     values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)

@@ -20,6 +20,8 @@ from governor.core.units import (
 )
 from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase
 from governor.episode.model.plan import Step
+from governor.episode.rules.plan import main_of
+from governor.policy.model.policy import Mode
 
 _TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
 _WAITING = ("StepTimedOut", "SnapshotFailed")
@@ -98,12 +100,16 @@ def _failed_step_of_plan(episode: Episode, error: str) -> Step:
     if _lacks_begun_snapshots(episode):
         return Step.SNAPSHOT
     if steps_ahead:
-        return steps_ahead[0]
+        # A Spot request is canceled by the function that terminates, and never noted.
+        return main_of(episode.plan.steps, steps_ahead[0])
     return Step.STOP
 
 
 def _lacks_begun_snapshots(episode: Episode) -> bool:
-    """Return whether snapshots were begun and none is recorded: EC2 refused them."""
+    """Return whether snapshots were begun and none is recorded: EC2 refused them. A dry run, which
+    is all that mode observe asks for, records none in any case."""
+    if episode.mode is Mode.OBSERVE:
+        return False
     progress = episode.progress
     return Step.SNAPSHOT in progress.steps_done and not progress.snapshots
 
