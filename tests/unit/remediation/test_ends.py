@@ -24,7 +24,7 @@ from governor.core.errors import (
     SafetyError,
     Unavailable,
 )
-from governor.core.instance import Volume
+from governor.core.instance import Lifecycle, Volume
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Price, Saving, Step
 from governor.events.react import ReactToStateChange
@@ -582,6 +582,54 @@ def test_refused_snapshots_before_a_termination_are_named_and_not_said_to_exist(
     [alert] = world.announcer.sent
     assert "Could not snapshot notebook. It is stopped; nothing was deleted" == alert.subject
     assert "snapshots were started" not in " ".join(alert.lines)
+
+
+def test_snapshots_whose_answer_was_lost_may_exist() -> None:
+    """They cost money, and no record names them."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.ec2.failures["create_snapshots"] = [Unavailable("no answer")]
+    with pytest.raises(Unavailable):
+        world.take_snapshot(world.ref)
+    recorder(world)(world.ref, Outcome.FAILED, "Unavailable")
+
+    [alert] = world.announcer.sent
+    assert "some of its snapshots may have been started" in " ".join(alert.lines)
+
+
+def test_a_refused_termination_of_a_spot_instance_is_named() -> None:
+    """Its plan has the cancellation of its request before it."""
+    changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+    world = World(action=Action.TERMINATE, changes=changes)
+    world.stop_and_snapshot()
+    world.ec2.failures["terminate"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    [alert] = world.announcer.sent
+    assert alert.subject.startswith("Could not terminate notebook.")
+
+
+@pytest.mark.parametrize("refused", [Step.SNAPSHOT, Step.TERMINATE])
+def test_a_refused_dry_run_is_named(refused: Step) -> None:
+    """A dry run of snapshots records none, whether EC2 allows them or not."""
+    world = World(mode=Mode.OBSERVE, action=Action.TERMINATE, decide=False)
+    operation = {Step.SNAPSHOT: "create_snapshots", Step.TERMINATE: "terminate"}[refused]
+    world.ec2.failures[operation] = [AccessDenied("an SCP says no")]
+    world.put_away(world.ref, Step.STOP)
+    if refused is Step.SNAPSHOT:
+        with pytest.raises(AccessDenied):
+            world.take_snapshot(world.ref)
+    else:
+        world.take_snapshot(world.ref)
+        world.let_through(Step.TERMINATE)
+        with pytest.raises(AccessDenied):
+            world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    [alert] = world.announcer.sent
+    assert alert.subject.startswith(f"Could not {refused.value} notebook.")
 
 
 def test_what_others_terminated_after_our_stop_is_not_our_saving() -> None:

@@ -324,7 +324,9 @@ def test_an_endpoint_whose_configuration_was_deleted_is_reported() -> None:
         words = f'Could not find endpoint configuration "{EndpointConfigName}".'
         return CloudError("x", operation="sagemaker:DescribeEndpointConfig", words=words)
 
-    described = [endpoint("lost"), endpoint("chat"), endpoint("lost-too")]
+    nameless = endpoint("lost-too")
+    del nameless["EndpointConfigName"]
+    described = [endpoint("lost"), endpoint("chat"), nameless]
     report = scan(ApiTwin(answers(*described, DescribeEndpointConfig=config)))
     assert ["chat"] == [row.resource.name for row in report.rows]
     (line,) = report.unread

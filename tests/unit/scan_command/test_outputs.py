@@ -120,7 +120,8 @@ def test_prepaid_capacity_says_so_in_every_format() -> None:
     assert not first["is_prepaid"]
     assert [True, True] == [one["is_prepaid"] for one in prepaid]
     assert {None, "0"} == {one["usd_per_hour"] for one in prepaid}
-    assert 1 == document["unpriced_waste"]
+    assert 0 == document["unpriced_waste"]
+    assert 0 == exit_status(whole, Decimal("730"))
     assert ["False", "True", "True"] == [one["is_prepaid"] for one in rows_of_csv(rows_csv(whole))]
 
 

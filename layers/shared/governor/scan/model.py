@@ -195,8 +195,14 @@ class Report:
 
     @property
     def unpriced_waste(self) -> int:
-        """Return how many wasted rows the sum lacks, because their price is not known."""
-        return sum(row.judgment.finding.is_waste and row.usd_per_hour is None for row in self.rows)
+        """Return how many wasted rows the sum lacks, because their price is not known. To end what
+        is prepaid saves nothing, so no sum lacks its price."""
+        return sum(
+            row.judgment.finding.is_waste
+            and row.usd_per_hour is None
+            and not row.resource.is_prepaid
+            for row in self.rows
+        )
 
     @property
     def weak_waste_usd_per_month(self) -> Usd:

@@ -80,8 +80,8 @@ def list_endpoints(place: Place) -> Sequence[Endpoint]:
 
 def _describe(place: Place, names: Sequence[str]) -> list[_Described]:
     """Return the endpoints of these names, with their configurations, each of which is read once.
-    Left out are those that cannot be read, and those whose instances only a deleted configuration
-    could name, which is reported: they go on costing money."""
+    Left out are those that cannot be read, and those whose instances only a configuration could
+    name that is gone, which is reported: they go on costing money."""
     name_parameters = [{"EndpointName": name} for name in names]
     answers = described(place, TOPIC, DESCRIBE, name_parameters)
     endpoints = [answer for answer in answers if answer]
@@ -89,17 +89,17 @@ def _describe(place: Place, names: Sequence[str]) -> list[_Described]:
     records: list[_Described] = []
     unknown: list[str] = []
     for endpoint in endpoints:
-        name = endpoint.get("EndpointConfigName")
-        if name not in config_by_name:
+        name = endpoint.get("EndpointConfigName", "")
+        if name and name not in config_by_name:
             continue
-        config = config_by_name[name]
+        config = config_by_name.get(name)
         if config is None and _needs_config(endpoint):
             unknown.append(printable(endpoint["EndpointName"]))
         else:
             records.append(_Described(endpoint, config or {}))
     if unknown:
         listed = clip(", ".join(unknown), _LONGEST_REASON)
-        why = f"the configuration of these endpoints was deleted, and names their type: {listed}"
+        why = f"the configuration of these endpoints is gone, and named their type: {listed}"
         error = CloudError(why, operation=DESCRIBE_CONFIG, words=why)
         place.could_not_read(f"the instances of {TOPIC}", error)
     return records
