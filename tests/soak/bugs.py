@@ -520,7 +520,7 @@ BUGS = (
         "caps_count_what_was_done",
         (
             Edit(f"{_PUT_AWAY}._take_back", "if not cleared.dry_run:", "if False:"),
-            Edit(f"{_PUT_AWAY}._take_back_all", "if not cleared.dry_run:", "if False:"),
+            Edit(f"{_PUT_AWAY}._take_back_note", "if not cleared.dry_run:", "if False:"),
         ),
         ("work begins while EC2 throttles the stop",),
     ),
@@ -1063,9 +1063,9 @@ BUGS = (
         (
             Edit(
                 f"{_PUT_AWAY}._send",
-                "request_ids.append(call(",
+                "sent = call(",
                 "call(instance.target, instance.instance_id, dry_run=cleared.dry_run)\n"
-                "    request_ids.append(call(",
+                "        sent = call(",
             ),
         ),
         ("stop",),
