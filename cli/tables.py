@@ -28,8 +28,10 @@ _NARROWEST = 8
 """Characters that a column of names keeps where it gives way to others."""
 _NARROWEST_SENTENCES = 12
 """Characters that a column of sentences keeps: its words may be longer, and go over two lines."""
-_WORD = re.compile(r" *[^ ]+")
-"""A word with the spaces before it."""
+_WORD = re.compile(r" *(?:`[^`]+`|[^ ])+")
+"""A word with the spaces before it. Words between backticks are a command, so they are one word."""
+_COPIED = re.compile(r"\barn:|://|`[^`]+`")
+"""Found in a word that people copy: an ARN, a link or a command."""
 _SHELL_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 """A word of a command, with its quotes."""
 STYLES = {
@@ -140,7 +142,8 @@ def in_lines(text: str) -> str:
 def wrapped(line: str, width: int, hanging: str = "  ") -> list[str]:
     """Return a line in lines of the width, in cells: an emoji takes two.
 
-    Lines after the first are indented by `hanging` more. A word that is longer goes over several.
+    Lines after the first are indented by `hanging` more. A word that is longer goes over several,
+    but an ARN, a link and a command between backticks stay whole: people copy them.
     """
     from rich.cells import cell_len, chop_cells
 
@@ -154,8 +157,10 @@ def wrapped(line: str, width: int, hanging: str = "  ") -> list[str]:
         if current:
             lines.append(current)
         start = f"{indent}{hanging}" if lines else indent
-        *whole_lines, current = chop_cells(start + word.lstrip(" "), width)
-        lines += whole_lines
+        current = start + word.lstrip(" ")
+        if _COPIED.search(word) is None:
+            *whole_lines, current = chop_cells(current, width)
+            lines += whole_lines
     return [*lines, current]
 
 
@@ -167,8 +172,8 @@ def print_command(command: str, indent: str) -> None:
 def shown_command(command: str, indent: str) -> str:
     """Return a command as standard output shows it.
 
-    A terminal gets it in lines of its width, each but the last with a backslash at its end. Only
-    one word that is longer makes a longer line. In a pipe the command is one line.
+    A terminal gets it in lines of its width, each but the last with a backslash at its end. Only an
+    option that is longer with its values makes a longer line. In a pipe the command is one line.
     """
     if not sys.stdout.isatty():
         return f"{indent}{command}"
@@ -176,20 +181,34 @@ def shown_command(command: str, indent: str) -> str:
 
 
 def command_lines(command: str, indent: str, width: int) -> list[str]:
-    """Return a command in lines of the width, which a shell reads as one."""
+    """Return a command in lines of the width, which a shell reads as one.
+
+    A line ends only before an option, so each option is beside its values.
+    """
     from rich.cells import cell_len
 
     end = " \\"
+    first, *options = _command_parts(command)
     lines: list[str] = []
-    current = indent
-    for word in _SHELL_WORD.findall(command):
-        longer = f"{current} {word}" if current.strip() else current + word
-        if current.strip() and cell_len(longer + end) > width:
+    current = indent + first
+    for option in options:
+        longer = f"{current} {option}"
+        if cell_len(longer + end) > width:
             lines.append(current + end)
-            current = f"{indent}  {word}"
+            current = f"{indent}  {option}"
         else:
             current = longer
     return [*lines, current]
+
+
+def _command_parts(command: str) -> list[str]:
+    """Return the words before the first option, and each option with its values."""
+    parts: list[list[str]] = [[]]
+    for word in _SHELL_WORD.findall(command):
+        if word.startswith("-"):
+            parts.append([])
+        parts[-1].append(word)
+    return [" ".join(part) for part in parts]
 
 
 def terminal() -> Console:

@@ -1,7 +1,7 @@
 """The report of a scan for a terminal, 80 columns wide.
 
-Two lines a resource: a list can be looked over, and the name comes first. A command is
-whole: on a terminal a backslash ends each of its lines, so that a shell reads them as one.
+Two lines a resource, if its type is short: a list can be looked over, and the name comes first. A
+command is whole: on a terminal a backslash ends each of its lines, so a shell reads them as one.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _table(report: Report) -> list[str]:
 
 
 def _row(row: Row) -> Iterator[str]:
-    """Yield the two lines of a resource. An owner for whom the first has no room is on the
-    second."""
+    """Yield the two lines of a resource, or more if its type is long: its place is never cut. An
+    owner for whom the first line has no room is behind the place."""
     resource = row.resource
     name = resource.name or resource.resource_id
     price = price_word(row) or money(row.usd_per_month or Decimal())
@@ -82,9 +82,9 @@ def _row(row: Row) -> Iterator[str]:
     second = f"{resource.what}, {resource.target}"
     if cell_len(printable(first)) > _LAST_COLUMN:
         first = f"{mark}{name}"
-        second = f"{second}, {owner}"
+        second = f"{second}, {_cut(owner, _WIDTH - len(_BELOW))}"
     yield _line(price, judgment.finding, judgment.strength, first)
-    yield f"{_BELOW}{_cut(second, _WIDTH - len(_BELOW))}"
+    yield from wrapped(f"{_BELOW}{printable(second)}", _WIDTH, hanging="")
 
 
 def _rest(rows: Sequence[Row]) -> list[str]:

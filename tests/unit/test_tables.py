@@ -95,7 +95,35 @@ def test_a_word_in_quotes_stays_on_its_line() -> None:
     """A newline within quotes would be part of the word."""
     lines = command_lines("aws tag --name 'a name of it' --value 1", "  ", 24)
 
-    assert ["  aws tag --name \\", "    'a name of it' \\", "    --value 1"] == lines
+    assert ["  aws tag \\", "    --name 'a name of it' \\", "    --value 1"] == lines
+
+
+def test_an_option_stays_beside_its_values() -> None:
+    """A command breaks only before an option, even if a line is then wider than the terminal."""
+    ids = "i-0123456789abcdef0 i-0123456789abcdef1"
+    lines = command_lines(f"aws ec2 stop-instances --instance-ids {ids} --hibernate", "  ", 40)
+
+    expected = ["  aws ec2 stop-instances \\", f"    --instance-ids {ids} \\", "    --hibernate"]
+    assert expected == lines
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "(arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef);",
+        "https://api.example.com/console",
+        "`governor report --ungoverned --json`.",
+    ],
+)
+def test_what_people_copy_stays_whole(whole: str) -> None:
+    """An ARN, a link or a command is on a line of its own, even if it is wider than the line."""
+    lines = wrapped(f"  the key of it {whole} and more", 24)
+
+    assert ["  the key of it", f"    {whole}", "    and more"] == lines
+
+
+def test_a_lone_backtick_in_a_name_begins_no_command() -> None:
+    assert ["a `b c", "  d"] == wrapped("a `b c d", 7)
 
 
 def test_lines_are_measured_in_cells() -> None:

@@ -201,6 +201,28 @@ def test_a_name_is_whole_and_so_is_its_type(name: str) -> None:
     assert (owner in lines[at]) == (len(f"{name}, {owner}") <= 43)
 
 
+def test_a_long_type_leaves_the_region_and_the_owner_whole() -> None:
+    """The place goes to a line of its own where the second line has no room for it."""
+    what = "reserved capacity of training plan llm-2026, 4 x ml.p5.48xlarge, 32 x H100"
+    lines = report_text(report([row(1, IDLE, what=what, owner="the-vision-team")])).splitlines()
+    at = next(index for index, line in enumerate(lines) if "strong" in line)
+    below = [line for line in lines[at + 1 : at + 4] if line.startswith(" " * 14)]
+
+    assert f"{what}, 210987654321/eu-west-1" in " ".join(" ".join(below).split())
+    assert any("210987654321/eu-west-1" in line for line in below)
+    assert max(map(len, below)) <= 80
+    assert "…" not in "".join(below)
+
+
+def test_an_owner_of_any_length_takes_one_line() -> None:
+    lines = report_text(report([row(1, IDLE, owner="x" * 250)])).splitlines()
+    owners = [line for line in lines if "xxx" in line]
+
+    assert 1 == len(owners)
+    assert owners[0].endswith("…")
+    assert any("210987654321/eu-west-1" in line for line in lines)
+
+
 def test_the_first_line_is_the_sum_and_the_most_expensive_waste_follows() -> None:
     """A reader of one line knows enough."""
     whole = report(
