@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +29,7 @@ from governor.core.units import Usd, UtcDatetime, money, plural, printable
 from governor.fleet.rules.kept import COLUMNS as KEPT_COLUMNS
 from governor.fleet.rules.kept import KeptList
 from governor.fleet.store import Fleet
-from governor.money.messages import report_alert
+from governor.money.messages import SEE_ALSO, report_alert
 from governor.money.model.found import FoundWaste
 from governor.money.report_savings import Books, Reader
 from governor.money.rules.cost import month_end, month_of, parse_month
@@ -41,11 +41,16 @@ from governor.notify.compose import message_of
 from governor.notify.email import fitting
 from governor.policy.accounts import swept_targets
 from governor.policy.document import parse_policy
+from governor.policy.model.names import TagMatch
 from governor.scan.for_reports import FoundByScans
 from governor.scan.model import Finding
 from governor.scan.store import Scans
 
 _UNKNOWN_PRICE = "price unknown"
+_FIRST_SCAN = (
+    "The first scan comes within a day, at 01:10 UTC. To look now with your own permissions, run "
+    "`governor scan`."
+)
 _COLUMNS = (
     Column("instance", longest=40, gives_way=True),
     Column("how it ended", gives_way=True, narrowest=len("terminated")),
@@ -104,6 +109,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.jobs:
         print(shown_jobs(report, chosen), end="")
         return
+    if chosen == "table" and _is_empty(report):
+        print(shown_empty(report, reader, policy.selector, own), end="")
+        return
     alert = alert_of(report, stack.hub, reader, now)
     print(shown(report, chosen, alert, own), end="")
 
@@ -143,6 +151,11 @@ def _policy(name: str, stack: Stack) -> Any:
         ) from None
 
 
+def _is_empty(report: Report) -> bool:
+    """Return whether no cost and no ended question counts in the time of the report."""
+    return not report.lines and not report.costs.total
+
+
 def alert_of(report: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
     """Return the message that a reader of this report would get."""
     whose = Owner(reader.owner or reader.account or UNASSIGNED, reader.project or UNASSIGNED)
@@ -168,10 +181,51 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
             _, page = fitting(message_of(alert, None, link=None))
             return page
         case _:
-            lines = _table(report, alert)
-            if own is not None:
-                lines += ["", *map(shown_text, own.lines)]
-            return "".join(f"{line}\n" for line in lines)
+            return _with_own_cost(_table(report, alert), own)
+
+
+def shown_empty(
+    report: Report, reader: Reader, selector: TagMatch, own: own_cost.Measured | None = None
+) -> str:
+    """Return why a report has nothing, and what would fill it; and the own cost of GPU Governor."""
+    sentences = [
+        f"There is nothing to report for {report.start:%B %Y}: no cost was counted, and no "
+        "question ended."
+    ]
+    if any(reader):
+        sentences.append(
+            "Without --account, --owner and --project, the report is about all instances."
+        )
+    elif report.end == month_end(report.start):
+        sentences.append("To see this month, leave out --month.")
+    else:
+        sentences.append(
+            f"Every sweep counts the cost of the running instances with the tag {selector}, if "
+            "their price is known. `governor doctor` counts these instances."
+        )
+        sentences += _lists_of_now(report)
+    return _with_own_cost([_sentence(text) for text in sentences], own)
+
+
+def _lists_of_now(report: Report) -> list[str]:
+    """Return a sentence for each list that has something now; empty if none has."""
+    sentences = []
+    if report.ungoverned.rows:
+        sentences.append(
+            f"{report.ungoverned.headline} `governor report --ungoverned` lists what was found."
+        )
+    if report.kept.instances:
+        count = plural(len(report.kept.instances), "instance is", "instances are")
+        sentences.append(f"{count} left alone: `governor report --kept` says why.")
+    return sentences
+
+
+def _with_own_cost(lines: Sequence[str], own: own_cost.Measured | None) -> str:
+    """Return these lines, and below them what GPU Governor itself costs if that was asked for."""
+    shown_lines = [*lines]
+    if own is not None:
+        shown_lines += ["", *map(shown_text, own.lines)]
+    return "".join(f"{line}\n" for line in shown_lines)
 
 
 def shown_kept(kept: KeptList, chosen: str) -> str:
@@ -198,7 +252,9 @@ def shown_found(found: FoundWaste, chosen: str) -> str:
 
 def _found_lines(found: FoundWaste) -> list[str]:
     """Return the sentences about what is not governed, and lines for each wasted resource: the
-    most expensive first, those without a known price last."""
+    most expensive first, those without a known price last. Before the first scan, say only that."""
+    if not found.is_scanned:
+        return [_sentence(found.headline), _sentence(_FIRST_SCAN)]
     lines = [_sentence(text) for text in (found.headline, *found.remarks)]
     for row in found.rows:
         values: dict[str, Any] = dict(zip(found.columns, row, strict=True))
@@ -271,8 +327,10 @@ def _job_amounts(usd: Usd, idle_usd: Usd) -> tuple[str, str, str]:
 def _kept_table(kept: KeptList) -> list[str]:
     if not kept.instances:
         return [
-            "No instance is left alone because of an answer, a tag, a service, a session or the "
-            "policy."
+            _sentence(
+                "No instance is left alone because of an answer, a tag, a service, a session or "
+                "the policy."
+            )
         ]
     lines = [
         f"${money(kept.idle_usd_per_month)} a month is idle, but left alone for these reasons.",
@@ -298,7 +356,8 @@ def _amount_text(amount: Usd | None, *, is_prepaid: bool) -> str:
 
 
 def _table(report: Report, alert: Alert) -> list[str]:
-    lines = [_sentence(line) for line in (alert.subject, *alert.lines)]
+    texts = [alert.subject, *alert.lines]
+    lines = [_sentence(text) for text in texts if text != SEE_ALSO]
     rows = []
     for line in report.lines:
         entry = line.entry

@@ -322,7 +322,7 @@ def _check(
         raise CommandError(
             f"the stack {stack.name} still exists, and needs or would recreate "
             f"{', '.join(needed_by_stack)}. "
-            f"Delete it first (aws cloudformation delete-stack --stack-name {stack.name})"
+            f"Delete it first: `aws cloudformation delete-stack --stack-name {stack.name}`"
         )
     if not is_there and "workflows" in wanted:
         raise CommandError("there are no workflows: they ended with the stack")

@@ -258,6 +258,7 @@ def report_ungoverned() -> None:
         "command": COMMAND,
     }
     found = FoundWaste(
+        is_scanned=True,
         headline="$9 a month is wasted on what nobody governs, by all that was read so far, today.",
         remarks=(f"Not in a sum: {EMOJI}.",),
         not_read=(f"{ACCOUNT}/{REGION}: needs sagemaker:ListEndpoints, and all that follows it.",),

@@ -339,6 +339,88 @@ def test_the_table_is_read_by_people(capsys: pytest.CaptureFixture[str]) -> None
     assert max(len(line) for line in lines[heading:]) <= 110
 
 
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch, deployed: None) -> ConsoleWorld:
+    """A stack that has counted and scanned nothing."""
+    world = ConsoleWorld()
+    monkeypatch.setattr(report, "DynamoTable", lambda *_: world.table)
+    return world
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_empty_month_says_what_would_fill_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a figure, and without itself as the next command."""
+    text = printed(capsys)
+
+    assert text.startswith("There is nothing to report for November 2026: no cost was counted")
+    assert "the running instances with the tag Purpose=GPU-Workload" in text
+    assert "governor doctor" in text
+    assert "$" not in text
+    assert "governor report" not in text
+    assert "leave out --month" in printed(capsys, "--month", "2026-10")
+    assert "Without --account, --owner and --project" in printed(capsys, "--owner", "ada")
+
+
+def test_an_empty_month_names_the_lists_that_have_something(
+    empty: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are about now, so an earlier month names neither."""
+    store_kept(empty)
+    scanned(empty, TARGET, found("chat-poc", UNUSED, "7.0911"))
+
+    text = printed(capsys)
+    assert "`governor report --ungoverned`" in text
+    assert "`governor report --kept`" in text
+    assert "--kept" not in printed(capsys, "--month", "2026-10")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_report_does_not_name_itself_as_the_next_command(
+    world: ConsoleWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mail does: its reader is elsewhere."""
+    assert "governor report\n" not in printed(capsys)
+    mail = alert_sent(world, Period(f"month-{MONTHS[-1]}", month_start(NOW), NOW))
+    assert any(line.endswith("governor report") for line in mail.lines)
+
+
+@pytest.mark.usefixtures("empty")
+def test_before_the_first_scan_the_list_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """And when the first one comes. JSON says which places were not read."""
+    text = printed(capsys, "--ungoverned")
+    document = json.loads(printed(capsys, "--ungoverned", "--json"))
+
+    assert text.startswith("Nothing has been scanned yet.\n")
+    assert "The first scan comes within a day, at 01:10 UTC." in text
+    assert "`governor scan`" in text
+    assert 1 == text.count("scanned")
+    assert "incomplete" not in text
+    assert not document["is_complete"]
+    assert document["not_read"]
+
+
+def test_a_report_before_the_first_scan_says_so_once() -> None:
+    world = ConsoleWorld()
+    write_past(world.table, TARGET, {"i-1": demo_fleet()[0]}, NOW, "owner@example.com")
+    alert = alert_sent(world, Period(f"month-{MONTHS[-1]}", month_start(NOW), NOW))
+    section = "\n".join(alert.lines).partition("Not governed")[2]
+
+    assert 1 == section.count("scanned")
+    assert "Not read" not in section
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_empty_list_of_what_is_kept_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    text = printed(capsys, "--kept")
+
+    assert text.startswith("No instance is left alone because of an answer")
+    assert 80 >= max(map(len, text.splitlines()))
+
+
 @pytest.mark.usefixtures("deployed")
 def test_the_html_is_a_page_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """As the mail: with bars by day, and no picture that is not there."""

@@ -18,6 +18,7 @@ from governor.core.instance import Target
 from governor.core.units import Usd, UtcDatetime, listed, money, not_none, plural, usd
 from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeptList
+from governor.money.model.found import FoundWaste
 from governor.money.rules.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.money.rules.forecast import Forecast
 from governor.money.rules.jobs import ProjectJobs
@@ -25,6 +26,10 @@ from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import GROUPS, GroupSum, Report
 from governor.verdict.model import Family, known_kind
 
+SEE_ALSO = (
+    "The Savings page of the console lists every action, and so does this command: governor report"
+)
+"""The sentence of a report that names where its actions are listed."""
 _MOST_NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 _PROJECTS_BY_JOB = 5
@@ -199,6 +204,7 @@ def report_alert(
         **_staying_words(report.kept),
         **_group_words(report, shown_groups),
         "jobs": _jobs_lines(report.projects),
+        "see_also": SEE_ALSO,
     }
     facts = _report_facts(report, now)
     dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
@@ -237,11 +243,18 @@ def _month_words(report: Report) -> dict[str, object]:
     final_at = None
     if report.provisional:
         final_at = _day(month_end(report.start) + PROVISIONAL)
-    ungoverned = report.ungoverned
-    sentences = [ungoverned.headline, *ungoverned.remarks]
-    sentences += [f"{line}." for line in ungoverned.lines]
-    sentences += [f"Not read: {line}." for line in ungoverned.not_read[:_MOST_NAMED]]
+    sentences = _ungoverned_sentences(report.ungoverned)
     return {"period": _month_text(report), "final_at": final_at, "ungoverned": sentences}
+
+
+def _ungoverned_sentences(found: FoundWaste) -> list[str]:
+    """Return the sentences about what is not governed; before the first scan, only that one."""
+    if not found.is_scanned:
+        return [found.headline]
+    sentences = [found.headline, *found.remarks]
+    sentences += [f"{line}." for line in found.lines]
+    sentences += [f"Not read: {line}." for line in found.not_read[:_MOST_NAMED]]
+    return sentences
 
 
 def _week_words(report: Report) -> dict[str, object]:

@@ -61,6 +61,7 @@ def found_waste(found: Ungoverned) -> FoundWaste:
     wasted_rows = [row for row in report.rows if row.judgment.finding.is_waste]
     return FoundWaste(
         headline=ungoverned_headline(report, is_scanned=found.is_scanned),
+        is_scanned=found.is_scanned,
         remarks=tuple(limits),
         lines=tuple(_line(row) for row in wasted_rows[:_MOST_NAMED]),
         not_read=tuple(refusal_text(refusal) for refusal in refusals_of(report.unread)),

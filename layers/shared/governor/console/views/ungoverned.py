@@ -56,7 +56,12 @@ def ungoverned(request: ViewRequest) -> Page:
         "owner": groups_of(report.rows, _owner_of),
     }
     document = _document(found)
+    limits = remarks(report)
     refusals = refusals_of(report.unread)
+    if not found.is_scanned:
+        # The headline says it of all places.
+        limits = []
+        refusals = []
     unread = tuple(_unread_values(line) for line in report.unread)
     table = Table("ungoverned", COLUMNS, rows_of(report))
     return Page(
@@ -64,7 +69,7 @@ def ungoverned(request: ViewRequest) -> Page:
         template="ungoverned.html",
         values={
             "headline": ungoverned_headline(report, is_scanned=found.is_scanned),
-            "remarks": remarks(report),
+            "remarks": limits,
             "found": found,
             "report": report,
             "lines": [(row, _pill(row), price_word(row)) for row in shown],

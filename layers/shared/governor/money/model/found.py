@@ -17,6 +17,8 @@ class FoundWaste:
     """Resources that cost money for accelerators and that nobody is asked about."""
 
     headline: str = "Nothing has been scanned yet."
+    is_scanned: bool = False
+    """False before the first scan: the headline then says all that people need."""
     remarks: tuple[str, ...] = ()
     """Sentences that limit the headline."""
     lines: tuple[str, ...] = ()
