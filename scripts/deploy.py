@@ -49,12 +49,12 @@ def ask(question: str, default: str) -> str:
     return input(f"{question} [{default or 'none'}]: ").strip() or default
 
 
-def _run(command: list[str]) -> int:
+def _run(command: list[str], *, shows_change_set: bool = True) -> int:
     # What is compiled belongs beside its sources: it is deployed. SAM's other libraries are SAM's
     # own.
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONPYCACHEPREFIX")}
     if command[0] == str(SAM):
-        return run_logged(command, kept, LOG)
+        return run_logged(command, kept, LOG, shows_change_set=shows_change_set)
     try:
         return subprocess.run(command, env=kept, cwd=ROOT, check=False).returncode
     except FileNotFoundError:
@@ -69,7 +69,7 @@ class Deployment:
     ask: Callable[[str, str], str] | None = None
     template: Path = ROOT / "template.yaml"
     session: Any = None
-    run: Callable[[list[str]], int] = _run
+    run: Callable[..., int] = _run
 
     def __call__(self) -> None:
         """Deploy.
@@ -110,7 +110,9 @@ class Deployment:
         if is_first and protect is None:
             print("Turning on deletion protection of the state table ...", flush=True)
             try:
-                self._deploy(stack, {"DeletionProtection": "true"}, confirm=False)
+                self._deploy(
+                    stack, {"DeletionProtection": "true"}, confirm=False, shows_change_set=False
+                )
             except DeployError:
                 raise DeployError(
                     "the stack works, but its state table is not protected against deletion yet: "
@@ -362,7 +364,14 @@ class Deployment:
                 f"sam build failed; nothing was deployed. All that it said: {LOG.relative_to(ROOT)}"
             )
 
-    def _deploy(self, stack: str, parameters: Mapping[str, str], *, confirm: bool) -> None:
+    def _deploy(
+        self,
+        stack: str,
+        parameters: Mapping[str, str],
+        *,
+        confirm: bool,
+        shows_change_set: bool = True,
+    ) -> None:
         with tempfile.TemporaryDirectory(prefix="gpu-governor-") as folder:
             file = Path(folder, "parameters.yaml")
             file.write_text(for_sam(parameters), encoding="utf-8")
@@ -373,7 +382,7 @@ class Deployment:
             # As its option: keys in the environment would win over AWS_PROFILE.
             command += ["--profile", self.given["PROFILE"]] if "PROFILE" in self.given else []
             self._say_step(f"Deploying {stack}")
-            if self.run(command) != 0:
+            if self.run(command, shows_change_set=shows_change_set) != 0:
                 raise DeployError(
                     "sam deploy failed; the events above say why, and "
                     f"{LOG.relative_to(ROOT)} has all of them. Run make deploy again: it says what "

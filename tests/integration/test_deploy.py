@@ -62,7 +62,7 @@ def deploy(cloud: LocalCloud, checkout: Path) -> Deploy:
     def run_it(**given: str) -> str:
         printed: list[str] = []
 
-        def run(command: list[str]) -> int:
+        def run(command: list[str], **_: bool) -> int:
             if command[:2] != [str(SAM), "deploy"]:
                 return 0
             environment = {

@@ -67,7 +67,7 @@ class _WithSam:
         self.deploys += 1
         return Deployment(given, run=self._run)
 
-    def _run(self, line: list[str]) -> int:
+    def _run(self, line: list[str], **_: bool) -> int:
         if line[:2] != [str(SAM), "deploy"]:
             return 0
         done = subprocess.run(

@@ -119,8 +119,15 @@ class _WithoutSam(Deployment):
         super().__init__(given, ask=lambda _question, default: default, run=lambda _line: 0)
         self._cloud = cloud
 
-    def _deploy(self, stack: str, parameters: Mapping[str, str], *, confirm: bool) -> None:
-        del confirm  # nothing is shown, so there is nothing to confirm
+    def _deploy(
+        self,
+        stack: str,
+        parameters: Mapping[str, str],
+        *,
+        confirm: bool,
+        shows_change_set: bool = True,
+    ) -> None:
+        del confirm, shows_change_set  # nothing is shown, so there is nothing to confirm
         if self._describe(stack) is None:
             self._cloud.deploy(self.template, stack, parameters)
             return

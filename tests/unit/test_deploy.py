@@ -48,6 +48,7 @@ class Account:
         self.signed_in = True
         self.commands: list[list[str]] = []
         self.set: list[dict[str, str]] = []
+        self.shown: list[bool] = []
         self.python = 0
         self.deploy_status = [0, 0]
         self.confirms = True
@@ -90,7 +91,7 @@ class Account:
         """S3."""
         return {"Versions": [{"VersionId": "1"}]} if self.stored else {}
 
-    def run(self, command: list[str]) -> int:
+    def run(self, command: list[str], *, shows_change_set: bool = True) -> int:
         """Python 3.13, `sam build` and `sam deploy`."""
         if command[0] == "python3.13":
             return self.python
@@ -104,6 +105,7 @@ class Account:
         )
         values = {name: as_sam_reads_it(value) for name, value in values.items()}
         self.set.append(values)
+        self.shown.append(shows_change_set)
         status = self.deploy_status.pop(0)
         name = command[command.index("--stack-name") + 1]
         if status == 0 and self.confirms:
@@ -148,6 +150,7 @@ def test_a_first_deploy_takes_what_is_given_and_protects_the_table_afterwards(
     assert {"--no-confirm-changeset", "--no-fail-on-empty-changeset"} <= set(first)
     expected = {"Mode": "ask", "AlertEmail": "ops@example.com", "DeletionProtection": "false"}
     assert [expected, {"DeletionProtection": "true"}] == account.set
+    assert [True, False] == account.shown
     assert "--no-confirm-changeset" in second
     assert "--profile" not in first
     said = capsys.readouterr().out

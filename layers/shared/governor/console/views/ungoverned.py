@@ -61,7 +61,7 @@ def ungoverned(request: ViewRequest) -> Page:
     if not found.is_scanned:
         # The headline says it of all places.
         limits = []
-        refusals = []
+        refusals = ()
     unread = tuple(_unread_values(line) for line in report.unread)
     table = Table("ungoverned", COLUMNS, rows_of(report))
     return Page(
