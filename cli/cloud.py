@@ -14,7 +14,7 @@ import sys
 import time
 from datetime import datetime
 
-from cli.demo import environment_file, say, visitors_key
+from cli.demo import environment_file, note, say, visitors_key
 from cli.up import now
 from governor.core.units import all_listed
 from local.demo.fleet import A10G, Member, idle
@@ -101,7 +101,7 @@ def go_on(account: Account, path: str) -> None:
         try:
             if account.beat(now()):
                 ENVIRONMENT.write_text(account.exports() + "\n", encoding="utf-8")
-                say(f"the stack is deployed, and swept every minute: once more, . {path}")
+                say(f"the stack is deployed, and swept every minute: once more, `. {path}`")
         except (LocalCloudError, RuntimeError) as error:
             if account.deployed():  # a sweep ends when its stack is deleted
                 print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
@@ -121,18 +121,9 @@ def main() -> int:
                     "an empty account, with the instances "
                     f"{all_listed(list(INSTANCES.values()))}; Ctrl-C ends it"
                 )
-                print(
-                    f"  in another terminal in this folder: . {path}; then docs/operate.md",
-                    flush=True,
-                )
-                print(
-                    f"  the unit {UNIT} of an organization has accounts: docs/accounts.md",
-                    flush=True,
-                )
-                print(
-                    f"  waste of every kind is in {REGION_OF_WASTE}: bin/governor scan",
-                    flush=True,
-                )
+                note(f"in another terminal in this folder: `. {path}`; then docs/operate.md")
+                note(f"the unit {UNIT} of an organization has accounts: docs/accounts.md")
+                note(f"waste of every kind is in {REGION_OF_WASTE}: `bin/governor scan`")
                 go_on(account, path)
     except LocalCloudError as error:
         print(f"it failed: {error}", file=sys.stderr)

@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from cli.demo_fleet import Row, rows_of, table
+from cli.demo_fleet import WIDTH, Row, rows_of, table
+from cli.tables import wrapped
 from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.store.approvals import Approvals
 from governor.aws.clients import Clients
@@ -236,7 +237,7 @@ class Demo:
         printed = self._printed.get(instance_id, ())
         for line in news:
             if line not in printed:
-                print(f"  {episode.instance.name:<21}  {line}", flush=True)
+                print_step(episode.instance.name, line)
         self._printed[instance_id] = tuple(news)
 
     def summary(self) -> dict[str, Any]:
@@ -387,13 +388,13 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     print(table(rows))
     _print_questions(demo, rows, questions)
     say("EC2 warns that it takes train-a back in two minutes")
-    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
+    note(f"asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
     say("what was sent")
-    print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
-    print(f"  email, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
+    note(f"Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
+    note(f"email, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
     with environment_file(demo.scene.exports(visitors_key(cloud))) as path:
         say("the same questions on the command line, in another terminal in this folder")
-        print(f"  . {path}; bin/governor approvals list")
+        print(f"  . {path}; bin/governor approvals list", flush=True)
         if auto:
             _approve_all(demo, questions)
         else:
@@ -426,7 +427,8 @@ def _print_questions(demo: Demo, rows: Sequence[Row], questions: Sequence[dict[s
         subject = subjects.get(row.instance_id)
         if subject is not None:
             link = demo.scene.receivers.short_link(demo.await_mail(row.instance_id))
-            print(f"  {subject}\n    '{link}'")
+            note(subject)
+            print(f"    '{link}'", flush=True)
 
 
 def _approve_all(demo: Demo, questions: Sequence[dict[str, Any]]) -> None:
@@ -444,7 +446,17 @@ def print_log(cloud: LocalCloud) -> None:
 
 def say(text: str) -> None:
     """Print a heading of the story."""
-    print(f"\n* {text}", flush=True)
+    print("", *wrapped(f"* {text}", WIDTH), sep="\n", flush=True)
+
+
+def note(text: str) -> None:
+    """Print a sentence below a heading."""
+    print(*wrapped(f"  {text}", WIDTH), sep="\n", flush=True)
+
+
+def print_step(name: str, text: str) -> None:
+    """Print what has happened to an instance, in a column beside its name."""
+    print(*wrapped(f"  {name:<21}  {text}", WIDTH, hanging=" " * 23), sep="\n", flush=True)
 
 
 def main() -> int:

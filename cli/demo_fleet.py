@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from cli.tables import wrapped
 from governor.aws.clients import Clients
 from governor.aws.ec2 import Ec2Instances
 from governor.aws.pricing import AwsPrices
@@ -21,13 +23,13 @@ from governor.policy.rules.owners import owner_of
 from governor.verdict.model import VerdictKind, known_kind
 from local.demo.fleet import SELECTOR
 
-WIDTH = 100
-"""Columns of a terminal that no line of the demo exceeds, its last one aside."""
+WIDTH = 80
+"""Columns of a terminal that no line of the demo exceeds, but for links and its last one."""
 _TAG = "=".join(*SELECTOR.items())
 _GROUPS = {
     "asked": "Idle: the owner is asked",
-    "notified": "Idle, but the plan is to do nothing: the owner is notified",
-    "managed": "Idle, but another service runs it: the owner is notified",
+    "notified": "Idle, but left running: the owner is notified",
+    "managed": "Idle in another service: the owner is notified",
     "at work": "At work",
     "left alone": "Left alone, because people decided so",
     "not judged": "Not judged, so nothing happens",
@@ -63,7 +65,12 @@ class Row:
         cost = "unpriced" if self.usd is None else f"${money(self.usd)}"
         if self.is_prepaid:
             cost = "prepaid"
-        return f"    {self.name:<21}  {self.owner:<11}  {cost:>7}  {self.why}".rstrip()
+        start = f"    {self.name:<21}  {self.owner:<11}  {cost:>8}  "
+        below = " " * len(start)
+        lines = textwrap.wrap(
+            self.why, WIDTH, initial_indent=start, subsequent_indent=below, break_on_hyphens=False
+        )
+        return "\n".join(lines) if lines else start.rstrip()
 
 
 def rows_of(
@@ -139,8 +146,9 @@ def table(rows: Sequence[Row]) -> str:
         if group_rows:
             counts.append(f"{len(group_rows)} {name}")
             groups += _group_lines(name, group_rows)
-    head = f"    {'instance':<21}  {'owner':<11}  an hour  why"
-    lines = [f"  {len(rows)} launched: {', '.join(counts)}", "", head, *groups]
+    head = f"    {'instance':<21}  {'owner':<11}   an hour  why"
+    count_lines = wrapped(f"  {len(rows)} launched: {', '.join(counts)}", WIDTH)
+    lines = [*count_lines, "", head, *groups]
     return "\n".join(lines)
 
 
@@ -152,5 +160,5 @@ def _group_lines(name: str, rows: Sequence[Row]) -> list[str]:
     cost = money(sum(known_costs, UsdPerHour(0)))
     total = f"{plural(len(rows), 'instance')}, ${cost} an hour"
     heading = _GROUPS[name]
-    rest_of_line = WIDTH - 2 - len(heading)
-    return ["", f"  {heading}{total:>{rest_of_line}}", *map(str, rows)]
+    line = f"  {heading}  {total:>{WIDTH - 4 - len(heading)}}"
+    return ["", line, *map(str, rows)]

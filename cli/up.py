@@ -25,6 +25,7 @@ from cli.demo import (
     VISITORS_POLICY,
     Demo,
     environment_file,
+    note,
     print_log,
     say,
     visitors_key,
@@ -158,8 +159,9 @@ def _run(cloud: LocalCloud, receivers: Receivers, front: Front, folder: Path | N
         return
     with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
         say(f"open {front.url}/ in a browser; Ctrl-C ends it")
-        print(f"  on the command line, in another terminal: . {path}; bin/governor approvals list")
-        print("  all waste of the account, with what nobody governs: bin/governor scan")
+        note("on the command line, in another terminal in this folder:")
+        print(f"    . {path}; bin/governor approvals list")
+        note("all waste of the account, with what nobody governs: `bin/governor scan`")
         for _ in go_on(demo, pulse):
             pass
 

@@ -80,7 +80,7 @@ def test_make_cloud_gives_the_reader_an_account_until_it_is_ended() -> None:
         said = next(
             one
             for one in begun.stdout
-            if "in another terminal in this folder: . build/cloud.env" in one
+            if "in another terminal in this folder: `. build/cloud.env`" in one
         )
         assert "then docs/operate.md" in said
         who = "import boto3; print(boto3.client('sts').get_caller_identity()['Arn'])"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,11 +72,35 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
     (asked,) = (line for line in lines if line.startswith("  Idle: "))
     assert asked.endswith("  2 instances, $3.20 an hour")
     assert WIDTH == len(asked)
-    assert (
-        "    c                      unassigned   unpriced  lacks the tag, so nobody is asked"
-        in lines
+    at = lines.index(
+        "    c                      unassigned   unpriced  lacks the tag, so nobody is"
     )
-    assert "    d                      team         prepaid  a Capacity Block" in lines
+    assert f"{'':50}asked" == lines[at + 1]
+    assert 80 == WIDTH >= max(map(len, lines))
+    assert "    d                      team          prepaid  a Capacity Block" in lines
+
+
+@pytest.mark.parametrize("print_it", [demo.say, demo.note], ids=lambda one: one.__name__)
+def test_what_people_read_fits_a_terminal(
+    print_it: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for a link, which is whole, on a line of its own."""
+    link = f"http://127.0.0.1:1/{'x' * 90}"
+    print_it(f"{'a sentence about it, ' * 9}{link} and more")
+    lines = capsys.readouterr().out.splitlines()
+
+    assert link in [line.strip() for line in lines]
+    assert 80 >= max(len(line) for line in lines if link not in line)
+
+
+def test_a_long_step_goes_on_below_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    demo.print_step(
+        "notebook", "failed: could not take a snapshot of its volume; nothing was deleted"
+    )
+    assert [
+        "  notebook               failed: could not take a snapshot of its volume;",
+        "                         nothing was deleted",
+    ] == capsys.readouterr().out.splitlines()
 
 
 def test_another_terminal_reads_the_environment_while_the_demo_runs(
