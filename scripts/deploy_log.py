@@ -21,7 +21,7 @@ _RULES_OF_A_TABLE = 3
 _OPERATIONS = {"- Delete": "delete", "* Modify": "change", "+ Add": "add"}
 _REPLACEMENTS = {"True": "replace", "Conditional": "may replace"}
 _VERBS = ("delete", "replace", "may replace", "change", "add")
-"""What happens to resources, in the order in which it is shown."""
+"""The words for changes, in the order in which these are shown."""
 _HARMLESS = ("change", "add")
 """Changes of which only some resources of each type are named."""
 _MOST_NAMED = 3

@@ -17,7 +17,9 @@ _QUESTION_TO_READ = (
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their options."""
-    commands = areas.add_parser("approvals").add_subparsers(dest="command", required=True)
+    commands = areas.add_parser("approvals").add_subparsers(
+        dest="command", metavar="COMMAND", required=True
+    )
 
     def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text, example=example)

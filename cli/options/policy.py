@@ -12,7 +12,9 @@ _VERSION = "as history prints it; its first characters are enough"
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their options."""
-    commands = areas.add_parser("policy").add_subparsers(dest="command", required=True)
+    commands = areas.add_parser("policy").add_subparsers(
+        dest="command", metavar="COMMAND", required=True
+    )
     _add_checks(commands)
     _add_versions(commands)
 

@@ -9,7 +9,9 @@ from cli.options.later import later
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands and their options."""
-    commands = areas.add_parser("sessions").add_subparsers(dest="command", required=True)
+    commands = areas.add_parser("sessions").add_subparsers(
+        dest="command", metavar="COMMAND", required=True
+    )
     listed = commands.add_parser("list", help="list the open sessions", example="sessions list")
     end = commands.add_parser(
         "end",

@@ -16,13 +16,16 @@ MKDOCS = ENVIRONMENTS["docs"][0] / "bin" / "mkdocs"
 pytestmark = pytest.mark.skipif(
     not MKDOCS.exists(), reason="MkDocs is not installed: make env-docs"
 )
+QUIET_HOURS = "approvals.html#quiet-hours-and-working-hours-stop-asking-at-night"
 FIRST_HITS = {
     "undo a stop": "console.html#undo-a-stop-start-an-instance-again",
     "undo stop": "console.html#undo-a-stop-start-an-instance-again",
     "how do I start an instance again?": "console.html#undo-a-stop-start-an-instance-again",
     "keep an instance": "console.html#answer-questions-keep-or-stop-instances",
     "approve link expired": "approvals.html#when-an-approval-link-expires",
-    "quiet hours": "approvals.html#quiet-hours",
+    "quiet hours": QUIET_HOURS,
+    "how do I stop asking at night": QUIET_HOURS,
+    "working hours": QUIET_HOURS,
     "deploy": "lifecycle.html",
     "member accounts": "accounts.html",
     "freeze": "policy.html#what-freezes-plans",

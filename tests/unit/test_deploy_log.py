@@ -153,12 +153,12 @@ def test_a_failure_is_one_sentence_each() -> None:
     rows = [
         ("CREATE_IN_PROGRESS", "AWS::DynamoDB::Table", "StateTable", "-"),
         ("CREATE_FAILED", MACHINE, "RemediationStateMachineOfTheStack", "No such role"),
-        ("CREATE_FAILED", "AWS::SNS::Topic", "AlertTopic", "Resource creation cancelled"),
+        ("CREATE_FAILED", "AWS::SNS::Topic", "AlertTopic", "Not created"),
     ]
     assert [
         "CREATE_FAILED RemediationStateMachineOfTheStack",
         "  (AWS::StepFunctions::StateMachine): No such role",
-        "CREATE_FAILED AlertTopic (AWS::SNS::Topic): Resource creation cancelled",
+        "CREATE_FAILED AlertTopic (AWS::SNS::Topic): Not created",
     ] == why_failed(events(*rows))
 
 

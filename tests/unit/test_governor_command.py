@@ -152,6 +152,17 @@ def test_every_command_has_an_example_that_can_be_typed(name: str) -> None:
         assert name == governor.parsed(words[1:]).area
 
 
+@pytest.mark.parametrize("name", governor.COMMANDS)
+def test_help_and_usage_fit_a_terminal_of_80_columns(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the commands below it, too. A wrong line prints the usage."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser in parsers(governor.parser(name)):
+        lines = [*parser.format_usage().splitlines(), *parser.format_help().splitlines()]
+        assert [] == [line for line in lines if len(line) > 80]
+
+
 def test_the_help_has_every_command_in_a_group_with_an_example(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
