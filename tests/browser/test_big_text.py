@@ -130,6 +130,35 @@ def test_no_id_of_a_question_breaks_on_a_small_phone(new_visitor: NewVisitor, wi
 
 
 @pytest.mark.parametrize("width", NARROW)
+def test_no_id_of_a_question_breaks_in_big_text(reader: Visitor, width: int) -> None:
+    """Its text is as large as fits, and larger than usual."""
+    reader.page.set_viewport_size({"width": width, "height": 800})
+    test_questions_page.serve(reader, Site())
+
+    assert 200 == reader.open(f"{SITE}/questions/{OTHER}")
+    reader.unfold()
+    assert 2 == reader.page.locator(".id:visible", has_text="i-0fedcba9876543210").count()
+    assert [] == reader.page.evaluate(BROKEN, ID)
+    sizes = reader.page.locator(".id:visible").evaluate_all(
+        "all => all.map((one) => parseFloat(getComputedStyle(one).fontSize))"
+    )
+    assert min(sizes) > USUAL, sizes
+    assert 0 >= reader.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.mark.parametrize("address", VIEWS)
+@pytest.mark.parametrize("width", NARROW)
+def test_no_id_of_a_view_breaks_in_big_text(
+    reader: Visitor, fleet: ConsoleWorld, width: int, address: str
+) -> None:
+    reader.page.set_viewport_size({"width": width, "height": 800})
+    test_views.serve(reader, fleet, caller(grants=(Grant(Rank.ADMIN, EVERYTHING),)))
+
+    assert 200 == reader.open(SITE + address)
+    assert [] == reader.page.evaluate(BROKEN, ID)
+
+
+@pytest.mark.parametrize("width", NARROW)
 def test_no_time_of_a_question_breaks_in_big_text(reader: Visitor, width: int) -> None:
     """Not even inside its zone, without scrolling to the side."""
     reader.page.set_viewport_size({"width": width, "height": 800})
