@@ -138,7 +138,7 @@ bench: arguments env-project env-cloud env-sam ## calls, time, memory, cold star
 bench-peer: arguments env-project env-custodian ## the same fleet under Cloud Custodian, a plain Lambda and us: calls, time, memory, USD, verdicts
 	@$(VENV)/python -m benchmarks.peer
 
-figures: arguments env-project ## how plain the code is, words a page, and seconds beside their targets; runs what has not run yet
+figures: arguments env-project ## how plain the code is, words a page, and the seconds of the last runs, beside their targets
 	@$(VENV)/python -m scripts.figures
 
 evaluate: arguments env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces

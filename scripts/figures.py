@@ -2,8 +2,7 @@
 
 The figures of the code are beside their goals (`scripts/density.py`); nobody is asked to keep under
 a number of lines. Seconds have targets; they are those that `make demo APPROVE=auto`, `test`,
-`evaluate` and `bench` have left in `build/`. Runs that have not happened yet happen now, unless
-`--recorded` says not to.
+`evaluate` and `bench` have left in `build/`, and "not run" stands for the others.
 """
 
 from __future__ import annotations
@@ -11,21 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts import density
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNS = {
-    "demo": (("demo", "APPROVE=auto"), 60),
-    "test": (("test",), 300),
-    "evaluate": (("evaluate",), 60),
-}
-"""Runs to measure: the arguments of make, and the target in seconds on two quiet cores."""
+TARGET_SECONDS = {"demo": 60, "test": 300, "evaluate": 60}
+"""By goal of make, on two quiet cores."""
 COLD_START_RATIO = 1.3
 
 
@@ -103,25 +97,11 @@ def counted(root: Path) -> Iterator[tuple[str, list[Figure]]]:
         [
             *(
                 Figure(f"make {name}", seconds(build, name), target, "s")
-                for name, (_, target) in RUNS.items()
+                for name, target in TARGET_SECONDS.items()
             ),
             Figure("cold start over the same clients", cold_start(build), COLD_START_RATIO, "x"),
         ],
     )
-
-
-def run_what_is_missing(build: Path) -> None:
-    """Runs what has left no figure yet; what it prints goes to `build/`."""
-    commands = {
-        name: arguments for name, (arguments, _) in RUNS.items() if seconds(build, name) is None
-    }
-    if cold_start(build) is None:
-        commands["bench"] = ("bench",)
-    build.mkdir(exist_ok=True)
-    for name, arguments in commands.items():
-        print(f"running make {' '.join(arguments)} ...", file=sys.stderr, flush=True)
-        with (build / f"{name}.log").open("w") as log:
-            subprocess.run(["make", *arguments], cwd=ROOT, stdout=log, stderr=log, check=False)
 
 
 def shown(figures: Iterable[tuple[str, list[Figure]]]) -> Iterator[str]:
@@ -131,10 +111,8 @@ def shown(figures: Iterable[tuple[str, list[Figure]]]) -> Iterator[str]:
         yield from map(str, rows)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Always 0: a target that is missed is for people to weigh."""
-    if "--recorded" not in arguments:
-        run_what_is_missing(ROOT / "build")
     try:
         for line in shown(counted(ROOT)):
             print(line)
@@ -146,4 +124,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

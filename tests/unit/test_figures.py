@@ -66,4 +66,4 @@ def test_a_reader_that_has_enough_ends_the_table_quietly(monkeypatch: pytest.Mon
     os.close(reading)
     with os.fdopen(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
-        assert 0 == figures.main(["--recorded"])
+        assert 0 == figures.main()

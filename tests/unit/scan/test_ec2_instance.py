@@ -17,8 +17,9 @@ from governor.evidence.model import Series
 from governor.evidence.ports import SeriesFilter
 from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.kind import MOST_CREATORS
-from governor.scan.kinds.ec2_instance.rules import figures_beside
+from governor.scan.kinds.ec2_instance.rules import figures_beside, finding_of
 from governor.scan.model import Finding, Row, Strength
+from governor.verdict.model import VerdictKind
 from tests.unit.scan.ec2_world import OWN, PricesTwin, World, ago, instance
 from tests.unit.scan.kinds import ApiTwin
 
@@ -673,3 +674,11 @@ def test_a_type_with_an_unknown_number_of_accelerators_is_listed_and_never_idle(
     row = world.row(instance(instance_type=instance_type))
     assert UNKNOWN == told(row)
     assert instance_type == row.resource.what
+
+
+def test_each_verdict_is_a_finding() -> None:
+    """A verdict without one would leave the instance out of the report."""
+    findings = {kind: finding_of(kind) for kind in VerdictKind}
+    assert Finding.IDLE is findings[VerdictKind.MANAGED_ELSEWHERE]
+    assert Finding.EXEMPT is findings[VerdictKind.SNOOZED]
+    assert Finding.PARTLY_IDLE is findings[VerdictKind.PARTLY_IDLE]

@@ -277,19 +277,19 @@ class SettleRestart:
         done = []
         for entry in stops_booked_by(entries, at):
             # Noted first: if only that succeeds, the saving is still open, and this is repeated.
-            if not self._was_started_by_us(entry, at):
+            if not self._was_start_asked_of_us(entry, at):
                 self.instance_store.note_restart(Restart(entry.episode, at))
-            is_undone = is_false_stop(entry, at, false_within)
-            ending = Ending.UNDONE if is_undone else Ending.STARTED
+            is_false = is_false_stop(entry, at, false_within)
+            ending = Ending.UNDONE if is_false else Ending.STARTED
             has_ended_it = self.ledger_store.settle_entry(entry, at, ending, now)
             if has_ended_it:
-                done.append("false stop booked" if is_undone else "saving settled")
+                done.append("false stop booked" if is_false else "saving settled")
         return done
 
-    def _was_started_by_us(self, entry: LedgerEntry, at: UtcDatetime) -> bool:
-        """Return whether somebody had the instance started at `at`, after the stop of this entry.
-        EC2's answer to that may be lost, and it may have stopped the instance again since. Raises:
-        CloudError."""
+    def _was_start_asked_of_us(self, entry: LedgerEntry, at: UtcDatetime) -> bool:
+        """Return whether a person had GPU Governor start the instance after the stop of this entry:
+        the episode was undone, or its last try explains a start at `at`. Return false if the
+        episode is gone. Raises: CloudError."""
         episode = self.episode_store.episode(entry.episode)
         if episode is None:
             return False

@@ -16,9 +16,9 @@ from governor.wiring.policies import or_defaults, ready
 
 
 def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
-    """Return a function that makes the use case of `record_outcome` for each invocation, under the
-    policy in force then, or under defaults for all but its people if that is refused. The function
-    raises CloudError if it cannot be read.
+    """Return a function that makes the use case of `record_outcome` for each invocation, under
+    the policy in force then. If the policy is refused, its people count, and defaults for all
+    else. The function raises CloudError if the policy cannot be read.
 
     Raises: ConfigurationError now, at cold start, if a setting is missing.
     """
@@ -44,8 +44,8 @@ def record_outcome(parts: Ec2Parts) -> Ready[RecordOutcome]:
 
 def handle_execution_end(parts: Ec2Parts) -> Ready[CloseDead]:
     """Return a function that makes the use case of `handle_execution_end` for each invocation,
-    under the policy in force then, or under defaults for all but its people if that is refused. The
-    function raises CloudError if it cannot be read.
+    under the policy in force then. If the policy is refused, its people count, and defaults for all
+    else. The function raises CloudError if the policy cannot be read.
 
     Raises: ConfigurationError now, at cold start, if a setting is missing.
     """

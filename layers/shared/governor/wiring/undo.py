@@ -35,9 +35,9 @@ def starting_again(parts: Ec2Parts) -> StartingAgain:
 
 
 def _undo_episode(parts: Ec2Parts) -> Ready[UndoEpisode]:
-    """Return a function that makes the use case of `undo_episode` for each invocation, under the
-    policy in force then, or under defaults for all but its people if that is refused. The function
-    raises CloudError if it cannot be read.
+    """Return a function that makes the use case of `undo_episode` for each invocation, under
+    the policy in force then. If the policy is refused, its people count, and defaults for all
+    else. The function raises CloudError if the policy cannot be read.
 
     Raises: ConfigurationError now, at cold start, if a setting is missing.
     """

@@ -15,7 +15,7 @@ from governor.evidence.rules.figures import FIGURES, Publisher, Scale, limit_of
 from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.model import Beside, Reading
 from governor.scan.model import Finding, Strength
-from governor.verdict.model import VerdictKind
+from governor.verdict.model import Family, VerdictKind
 
 GPU_POWER_PERCENT = 5.0
 """EC2's GPUPowerUtilization of a GPU at work is higher. A public runbook of AWS calls a node idle
@@ -122,23 +122,21 @@ def _from_table(figure: str, policy: Policy) -> FigureBeside:
     )
 
 
-_FINDINGS = {
-    VerdictKind.IDLE: Finding.IDLE,
-    VerdictKind.MANAGED_ELSEWHERE: Finding.IDLE,
-    VerdictKind.FROZEN: Finding.IDLE,
-    VerdictKind.BUSY: Finding.BUSY,
-    VerdictKind.PARTLY_IDLE: Finding.PARTLY_IDLE,
-    VerdictKind.EXEMPT: Finding.EXEMPT,
-    VerdictKind.SNOOZED: Finding.EXEMPT,
-    VerdictKind.TOO_YOUNG: Finding.TOO_YOUNG,
-    VerdictKind.NO_DATA: Finding.NOT_MEASURED,
+_FINDING_OF_FAMILY = {
+    Family.WORKING: Finding.BUSY,
+    Family.IDLE: Finding.IDLE,
+    Family.LEFT_ALONE: Finding.EXEMPT,
+    Family.YOUNG: Finding.TOO_YOUNG,
+    Family.UNKNOWN: Finding.NOT_MEASURED,
 }
+_FINDING_OF_KIND = {VerdictKind.PARTLY_IDLE: Finding.PARTLY_IDLE}
+"""Kinds that are shown otherwise than their family."""
 _MEASURED = (Finding.IDLE, Finding.BUSY, Finding.PARTLY_IDLE)
 
 
 def finding_of(kind: VerdictKind) -> Finding:
     """Return the finding that a verdict of the product is in a report."""
-    return _FINDINGS[kind]
+    return _FINDING_OF_KIND.get(kind, _FINDING_OF_FAMILY[kind.family])
 
 
 def strength_of(finding: Finding) -> Strength:

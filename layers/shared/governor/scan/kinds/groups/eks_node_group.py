@@ -142,7 +142,8 @@ def _with_end(group: NodeGroup, row: Row) -> Row:
 
 def _node_group(place: Place, record: Mapping[str, Any]) -> NodeGroup | None:
     """Return the node group of an Auto Scaling group; `None` if it is of none, or keeps nothing
-    accelerated."""
+    accelerated. Raises: LookupError, TypeError, ValueError or ArithmeticError for a record in
+    another form."""
     tags = tags_in(record)
     node_group = tags.get(auto_scaling.NODE_GROUP_TAG)
     cluster = tags.get(auto_scaling.CLUSTER_TAG)
