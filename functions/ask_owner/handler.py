@@ -10,16 +10,27 @@ from governor.wiring import approvals
 from governor.wiring.basics import Ready
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts
-from governor.wiring.payloads import AskPayload
+from governor.wiring.payloads import AskPayload, stage_seconds
 
 
 @observed(approvals.ask_owner(Parts()))
 def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> dict[str, Any]:
     """Send the message of a stage; return whether it was delivered (`heard`), and whether the
-    question is `settled`. The task token comes with a stage that waits for an answer."""
+    question is `settled`. The answer to a late question also has the seconds of its later stages
+    (`approval`), in place of those of `open_episode`. The task token comes with a stage that waits
+    for an answer."""
     payload = parse(AskPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, stage=payload.stage.value)
-    asked = ask_owner()(ref, payload.stage, payload.task_token, payload.reason)
+    asked = ask_owner()(
+        ref,
+        payload.stage,
+        payload.task_token,
+        payload.reason,
+        may_move_stages=payload.takes_new_times,
+    )
     logger.info("asked", extra={"heard": asked.reached_people, "settled": asked.settled})
-    return {"heard": asked.reached_people, "settled": asked.settled}
+    answer: dict[str, Any] = {"heard": asked.reached_people, "settled": asked.settled}
+    if asked.moved is not None:
+        answer["approval"] = stage_seconds(asked.moved, asked.moved.ask_at)
+    return answer

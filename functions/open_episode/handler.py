@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from datetime import timedelta
 from typing import Any
 
 from governor.core.parsing import parse
-from governor.core.units import UtcDatetime
 from governor.episode.model.plan import Step
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
-from governor.policy.rules.schedule import Schedule
 from governor.remediation.open_episode import Opened, OpenEpisode
 from governor.wiring import remediation
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.observability import logger, observed
-from governor.wiring.payloads import EpisodePayload
+from governor.wiring.payloads import EpisodePayload, stage_seconds
 
 
 @observed(remediation.open_episode(Ec2Parts()))
@@ -52,6 +48,7 @@ def _document(opened: Opened) -> dict[str, Any]:
     is_notify_only = episode.plan.action is Action.NOTIFY_ONLY
     path = "notify-only" if is_notify_only else episode.mode.value
     on_expiry = "act" if episode.asking.acts_on_silence else "no-action"
+    planned = episode.asking.schedule
     steps = episode.plan.steps
     return {
         "status": "opened",
@@ -62,25 +59,5 @@ def _document(opened: Opened) -> dict[str, Any]:
         "terminate": Step.TERMINATE in steps,
         "dry_run": episode.mode is Mode.OBSERVE,
         "on_expiry": on_expiry,
-        "approval": _times(episode.asking.schedule, episode.opened_at),
+        "approval": {} if planned is None else stage_seconds(planned, episode.opened_at),
     }
-
-
-def _times(planned: Schedule | None, now: UtcDatetime) -> dict[str, int]:
-    """Return the lengths of the stages; empty if nobody is asked.
-
-    Step Functions takes whole seconds, at least one to time out. They are rounded up, so that
-    nobody gets less time.
-    """
-    if planned is None:
-        return {}
-    return {
-        "ask_after_seconds": math.ceil((planned.ask_at - now).total_seconds()),
-        "remind_after_seconds": _seconds(planned.remind_at - planned.ask_at),
-        "escalate_after_seconds": _seconds(planned.escalate_at - planned.remind_at),
-        "expire_after_seconds": _seconds(planned.expire_at - planned.escalate_at),
-    }
-
-
-def _seconds(span: timedelta) -> int:
-    return max(1, math.ceil(span.total_seconds()))

@@ -131,7 +131,8 @@ def test_silence_on_time_counts_at_the_planned_end(minutes: int) -> None:
     deliveries = world.state.deliveries(world.ref.execution_name)
 
     # The planned end is a Saturday.
-    counts_from = silence_from(episode, deliveries, tuple(OFFICE.contacts.values()))
+    contacts = tuple(OFFICE.contacts.values())
+    counts_from = silence_from(episode, deliveries, contacts, planned.expire_at)
 
     assert counts_from == (planned.expire_at + late if minutes == 15 else AT["Mon 09:00"])
 

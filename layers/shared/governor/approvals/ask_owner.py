@@ -5,14 +5,14 @@ This module must not take an answer, nor decide for people who give none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.alerts.ports import Announcer
 from governor.approvals.deliver_decision import answer_document, asked_about
 from governor.approvals.messages.questions import stage_alert, waiting_alert
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
-from governor.approvals.rules.approval import ON_TIME, deadline_given
+from governor.approvals.rules.approval import ON_TIME, deadline_given, times_of
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
@@ -27,10 +27,17 @@ from governor.limits.freezes import why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.contacts import addresses, list_addresses
+from governor.policy.model.contacts import Contact, addresses, list_addresses
 from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies
-from governor.policy.rules.schedule import next_working
+from governor.policy.rules.schedule import Schedule, next_working, schedule
+
+TRIES_TO_ASK_EVERY = timedelta(minutes=15)
+"""The workflow tries again after this while a question must wait: `WaitToAsk` in
+`statemachines/remediation.yaml`."""
+_QUIET_AT_MOST = timedelta(days=8)
+"""The most quiet hours that are not charged to a late question. Contacts who work at a common time
+have one within eight days; without a limit, freezes that begin each morning would have no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,9 @@ class StageResult:
     show that first."""
     settled: bool = False
     """True if the question is decided, so that there is nothing to ask any more."""
+    moved: Schedule | None = None
+    """The times of a question that was asked late, which the workflow must wait for; `None` if it
+    waits as planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +69,21 @@ class AskOwner:
     signer: LinkSigner
 
     def __call__(
-        self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = ""
+        self,
+        ref: EpisodeRef,
+        stage: Stage,
+        task_token: str | None,
+        reason: str = "",
+        *,
+        may_move_stages: bool = False,
     ) -> StageResult:
         """Send the message of the stage, if it has one, and bind the task that waits to the
         question. Return whether the message has reached people, and whether the question is decided
         already: then nothing is sent, and a waiting task gets the answer.
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
-        says why an approved step waits, for that stage alone. Raises: MustWait while plans are
+        says why an approved step waits, for that stage alone. With `may_move_stages`, the workflow
+        waits for the times that are returned for a late question. Raises: MustWait while plans are
         frozen, or a late question would come in quiet hours; SafetyError if there is no such
         episode, it is over, or it waited too long for the end of a freeze; InputError for a missing
         task token, or one too many; NobodyListens if no time to answer may begin;
@@ -89,20 +106,20 @@ class AskOwner:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
             return StageResult(reached_people=has_reached_people)
 
+        moved = None
         if stage is Stage.ASK:
             self._must_be_time_to_ask(episode, now)
+            moved = self._moved_schedule(episode, now, may_move=may_move_stages)
         # The question is opened before it is sent: an answer may come at once.
-        until = self._expiry(episode, stage, now)
-        approval = self._await_answer(episode, stage, task_token, until, now)
+        approval = self._await_answer(episode, stage, task_token, moved, now)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
                 # Decided between two stages: the earlier task no longer waits, this one does.
                 self.workflow.answer(task_token, answer_document(approval))
             return StageResult(reached_people=True, settled=True)
         if self._sends_message(episode, stage, now):
-            link = self._link(episode)
-            self.announcer.announce(stage_alert(episode, stage, now, link, approval.deadline))
-        return StageResult(reached_people=has_reached_people)
+            self._send(episode, stage, approval, now)
+        return StageResult(reached_people=has_reached_people, moved=moved)
 
     def _is_reached_by_topic(self, episode: Episode) -> bool:
         """Return whether the topic mails the message directly to somebody who is asked. Raises:
@@ -120,38 +137,70 @@ class AskOwner:
         approval = self.approval_store.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
             return
-        self._must_not_be_frozen(episode, now)
-        self._must_not_be_late_in_quiet_hours(episode, now)
+        self._must_not_be_frozen(episode, approval, now)
+        self._must_not_be_late_in_quiet_hours(episode, approval, now)
 
-    def _must_not_be_late_in_quiet_hours(self, episode: Episode, now: UtcDatetime) -> None:
+    def _must_not_be_late_in_quiet_hours(
+        self, episode: Episode, approval: Approval, now: UtcDatetime
+    ) -> None:
         """Require of a question that a freeze or a pause has delayed that the people who are asked
         work now: it was planned for their working hours.
 
-        Raises: MustWait in their quiet hours; CloudError.
+        Raises: MustWait in their quiet hours, after it has noted that the question waits for them;
+        CloudError.
         """
-        planned = episode.asking.schedule
-        if planned is None or now - planned.ask_at <= ON_TIME:
+        if not _is_late(episode, now):
             return
-        ownership = self.policies.base().policy.ownership
-        contacts = ownership.asked(episode.owner, episode.project)
-        if asks_escalation_contacts(episode):
-            contacts = ownership.asked_and_escalated(episode.owner, episode.project)
-        if next_working(now, contacts) > now:
+        asked, _ = self._people(episode)
+        if next_working(now, asked) > now:
+            waited = approval.quiet_wait or timedelta(0)
+            self.approval_store.note_quiet_wait(approval.approval_id, waited + TRIES_TO_ASK_EVERY)
             raise MustWait("the question is late, and the people who are asked do not work now")
 
-    def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
+    def _people(self, episode: Episode) -> tuple[tuple[Contact, ...], tuple[Contact, ...]]:
+        """Return the contacts who are asked about the episode, then those whom the escalation adds;
+        the second part is empty if all of them are asked from the beginning. Raises: PolicyError.
+        """
+        ownership = self.policies.base().policy.ownership
+        if asks_escalation_contacts(episode):
+            return ownership.asked_and_escalated(episode.owner, episode.project), ()
+        return (
+            ownership.asked(episode.owner, episode.project),
+            ownership.escalated(episode.owner, episode.project),
+        )
+
+    def _moved_schedule(
+        self, episode: Episode, now: UtcDatetime, *, may_move: bool
+    ) -> Schedule | None:
+        """Return the times of a late question that is asked now, so that its later stages fall into
+        working hours as planned ones do. People get as much time as the policy gave them when the
+        episode was opened.
+
+        Return `None` if the question is on time, or its workflow waits as planned (`may_move` is
+        false). Raises: PolicyError.
+        """
+        if not may_move or not _is_late(episode, now):
+            return None
+        asked_under = episode.asking.asked_under
+        rule = self._rule(episode) if asked_under is None else asked_under.approval
+        asked, escalated = self._people(episode)
+        return schedule(now, rule, asked, escalated)
+
+    def _must_not_be_frozen(self, episode: Episode, approval: Approval, now: UtcDatetime) -> None:
         """Require that no freeze or pause stands: an outage may show instances as idle. Call it for
         an open question.
 
-        Raises: MustWait while one stands; SafetyError if the question, since it was due, has waited
-        for as long as the policy allows; PolicyError; CloudError.
+        Raises: MustWait while one stands; SafetyError if freezes and pauses, since the question was
+        due, have held it back for as long as the policy allows; PolicyError; CloudError.
         """
         why_frozen = self._why_frozen(episode, now)
         if why_frozen is None:
             return
         hours = self._rule(episode).wait_at_most_hours
         ask_at = episode.asking.schedule.ask_at if episode.asking.schedule else episode.opened_at
-        if now - ask_at < timedelta(hours=hours):
+        # Working hours would have come in any case, so the wait for them is not charged.
+        quiet_wait = min(approval.quiet_wait or timedelta(0), _QUIET_AT_MOST)
+        if now - ask_at - quiet_wait < timedelta(hours=hours):
             raise MustWait(why_frozen)
         raise SafetyError(
             f"{why_frozen}; the question waited for {hours} h (approval.wait_at_most_hours)"
@@ -173,17 +222,22 @@ class AskOwner:
         episode: Episode,
         stage: Stage,
         task_token: str | None,
-        until: UtcDatetime,
+        moved: Schedule | None,
         now: UtcDatetime,
     ) -> Approval:
         """Open the question for answers, bind the task that waits to it (`task_token`; `None` if no
         task waits), and return the question as it is stored now: it may be decided already.
 
-        `until` is when the question expires; in the stage `ASK`, the policy's time to deliver a
-        message is added. The deadline that people were given stays, unless the stage is late.
-        Raises: NotFound; PolicyError; CloudError.
+        The question expires as long from now as planned, or as its moved times say: `moved` are new
+        ones, `None` leaves those that are stored. In the stage `ASK`, the policy's time to deliver
+        a message is added. The deadline that people were given stays, unless the stage is late.
+        Raises: SafetyError if the episode has no question; NotFound; PolicyError; CloudError.
         """
         stored = self.approval_store.existing(episode.approval_id)
+        times = moved or times_of(episode, stored)
+        if times is None:
+            raise SafetyError("nobody is asked about this episode")
+        until = _expiry(times, stage, now)
         answer_by = deadline_given(stored, until, now)
         expires_at = until
         if stage is Stage.ASK:
@@ -191,8 +245,16 @@ class AskOwner:
             # answered, too.
             expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
         return self.approval_store.await_answer(
-            episode.approval_id, task_token, stage.value, expires_at, answer_by
+            episode.approval_id, task_token, stage.value, expires_at, answer_by, moved
         )
+
+    def _send(self, episode: Episode, stage: Stage, approval: Approval, now: UtcDatetime) -> None:
+        """Send the message of a stage of the question. It says when people were asked before by
+        the times of the question. Raises: ConfigurationError if no link can be made; CloudError."""
+        times = times_of(episode, approval)
+        as_asked = replace(episode, asking=replace(episode.asking, schedule=times))
+        link = self._link(episode)
+        self.announcer.announce(stage_alert(as_asked, stage, now, link, approval.deadline))
 
     def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:
         """Return whether this stage has a message, and no pause or freeze holds it back. Call it
@@ -218,19 +280,6 @@ class AskOwner:
             self.approval_store.note_waits_told(approval.approval_id, now)
         return StageResult(reached_people=True)
 
-    def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
-        """Return when the question expires, if this stage begins now: as long from now as planned.
-        Raises: SafetyError if the episode has no question."""
-        planned = episode.asking.schedule
-        if planned is None:
-            raise SafetyError("nobody is asked about this episode")
-        begins_at = planned.ask_at
-        if stage is Stage.REMIND:
-            begins_at = planned.remind_at
-        elif stage is Stage.ESCALATE:
-            begins_at = planned.escalate_at
-        return now + (planned.expire_at - begins_at)
-
     def _rule(self, episode: Episode) -> ApprovalRule:
         """Return the rules for approvals in the policy of the instance. Raises: PolicyError if its
         overrides contradict each other."""
@@ -240,6 +289,23 @@ class AskOwner:
         """Return the link to the question for everybody, which proves no person. Raises:
         ConfigurationError if no links can be made."""
         return self.signer.link(episode.approval_id, EVERYBODY)
+
+
+def _is_late(episode: Episode, now: UtcDatetime) -> bool:
+    """Return whether a question that is asked now is late; false for an episode without one."""
+    planned = episode.asking.schedule
+    return planned is not None and now - planned.ask_at > ON_TIME
+
+
+def _expiry(times: Schedule, stage: Stage, now: UtcDatetime) -> UtcDatetime:
+    """Return when a question with these times expires, if this stage begins now: as long from now
+    as they say."""
+    begins_at = times.ask_at
+    if stage is Stage.REMIND:
+        begins_at = times.remind_at
+    elif stage is Stage.ESCALATE:
+        begins_at = times.escalate_at
+    return now + (times.expire_at - begins_at)
 
 
 def _check_token(stage: Stage, task_token: str | None) -> None:

@@ -383,7 +383,13 @@ _STORED: dict[type, _Form] = {
     Window: _Form(names={"period": "period_seconds"}),
     # An episode without this note may lose local disks, so that nothing is lost unasked.
     Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
-    Approval: _Form(names={"keep_at_most": "keep_at_most_seconds", "hold": "brake"}),
+    Approval: _Form(
+        names={
+            "keep_at_most": "keep_at_most_seconds",
+            "hold": "brake",
+            "quiet_wait": "quiet_wait_seconds",
+        }
+    ),
     BreakerState: _Form(names={"left_ids": "held"}),
     InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
     Failing: _Form(flat=("target",)),

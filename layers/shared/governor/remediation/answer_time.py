@@ -69,25 +69,33 @@ class AnswerTimes:
         Raises: MetricsLate while it is not known whether answers were refused; CloudError.
         """
         if episode.mode is Mode.ASK:
-            why_too_early = self._why_too_early(episode, policy, step, now)
+            why_too_early = self._why_too_early(episode, policy, step, unused_time.until, now)
             if why_too_early is not None:
                 return why_too_early
         return self.refused_answers(unused_time, now)
 
-    def _counts_from(self, episode: Episode, policy: Policy, step: Step) -> UtcDatetime | None:
-        """Return when silence begins to count, by the deliveries whose seals fit; `None` if the
-        question or its escalation was not delivered. Raises: CloudError."""
+    def _counts_from(
+        self, episode: Episode, policy: Policy, step: Step, expires_at: UtcDatetime
+    ) -> UtcDatetime | None:
+        """Return when silence begins to count, by the deliveries whose seals fit and the end of the
+        question (`expires_at`); `None` if the question or its escalation was not delivered. Raises:
+        CloudError."""
         contacts = policy.ownership.asked_and_escalated(episode.owner, episode.project)
-        return silence_from(episode, self.seals.deliveries(episode, step), contacts)
+        return silence_from(episode, self.seals.deliveries(episode, step), contacts, expires_at)
 
     def _why_too_early(
-        self, episode: Episode, policy: Policy, step: Step, now: UtcDatetime
+        self,
+        episode: Episode,
+        policy: Policy,
+        step: Step,
+        expires_at: UtcDatetime,
+        now: UtcDatetime,
     ) -> str | None:
         """Return why people did not have both messages for long enough; `None` if they had.
 
         Raises: CloudError.
         """
-        counts_from = self._counts_from(episode, policy, step)
+        counts_from = self._counts_from(episode, policy, step, expires_at)
         if counts_from is None:
             return (
                 "nobody answered, but the question or the escalation was not delivered to "
@@ -113,7 +121,7 @@ class AnswerTimes:
         Raises: SafetyError if a step was noted before silence counted; CloudError.
         """
         if episode.progress.steps_done:
-            self._silence_must_have_counted(episode, policy, step)
+            self._silence_must_have_counted(episode, policy, step, approval.expires_at)
             return None
         length = schedule.expire_at - schedule.ask_at
         return UnusedAnswerTime(what="nobody answered", length=length, until=approval.expires_at)
@@ -142,14 +150,16 @@ class AnswerTimes:
         )
         return UnusedAnswerTime(what="nobody held it", length=length, until=ends_at)
 
-    def _silence_must_have_counted(self, episode: Episode, policy: Policy, step: Step) -> None:
+    def _silence_must_have_counted(
+        self, episode: Episode, policy: Policy, step: Step, expires_at: UtcDatetime
+    ) -> None:
         """Require that question and escalation were delivered and the time to answer is over,
         although the record says that a step has begun.
 
         Several roles can write that record, so it shortens nobody's time. Raises: SafetyError;
         CloudError.
         """
-        counts_from = self._counts_from(episode, policy, step)
+        counts_from = self._counts_from(episode, policy, step, expires_at)
         if counts_from is None or self.clock.now() < counts_from - RETRIES_OF_A_STAGE:
             raise SafetyError(
                 "the record says that a step began before the time to answer was over"

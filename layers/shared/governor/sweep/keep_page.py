@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import partial
 
 from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.approval import times_of
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
@@ -370,7 +371,8 @@ def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
     is_sent = question.stage is not None
     if not is_sent:
         return row
-    asked_at = None if episode.asking.schedule is None else episode.asking.schedule.ask_at
+    times = times_of(episode, question)
+    asked_at = None if times is None else times.ask_at
     return replace(row, asked_at=asked_at, expires_at=question.deadline)
 
 

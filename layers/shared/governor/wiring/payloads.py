@@ -4,6 +4,8 @@ early."""
 from __future__ import annotations
 
 import json
+import math
+from datetime import timedelta
 from typing import Literal
 
 from pydantic import Field
@@ -11,8 +13,10 @@ from pydantic import Field
 from governor.approvals.model.approval import Stage
 from governor.core.episode_ref import EpisodeRef
 from governor.core.parsing import AccountId, Event, InstanceId, Moment, Payload, Region
+from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Step, Until
+from governor.policy.rules.schedule import Schedule
 
 
 class TargetPayload(Payload):
@@ -55,10 +59,25 @@ class EpisodeOnlyPayload(Payload):
     episode: EpisodePayload
 
 
+TAKES_NEW_TIMES = "takes new times"
+
+
 class AskPayload(EpisodeOnlyPayload):
+    """Input of `ask_owner`. `reason` says why an approved step waits, or `TAKES_NEW_TIMES`."""
+
     stage: Stage
     task_token: str | None = Field(default=None, max_length=2048)
     reason: str = ""
+
+    @property
+    def takes_new_times(self) -> bool:
+        """Return whether the workflow waits for the times in the answer, if there are any.
+
+        Definitions of earlier releases do not. It is no field of its own, because functions of the
+        previous release refuse fields that they do not know, and may serve this definition after a
+        rollback.
+        """
+        return self.stage is Stage.ASK and self.reason == TAKES_NEW_TIMES
 
 
 class ConcludePayload(EpisodeOnlyPayload):
@@ -115,3 +134,21 @@ class OutcomePayload(EpisodeOnlyPayload):
     outcome: Outcome | None = None
     reason: str = ""
     error: StepError | None = None
+
+
+def stage_seconds(times: Schedule, now: UtcDatetime) -> dict[str, int]:
+    """Return how long the workflow waits before it asks, and then in each stage.
+
+    Step Functions takes whole seconds, at least one to time out. They are rounded up, so that
+    nobody gets less time.
+    """
+    return {
+        "ask_after_seconds": math.ceil((times.ask_at - now).total_seconds()),
+        "remind_after_seconds": _timeout_seconds(times.remind_at - times.ask_at),
+        "escalate_after_seconds": _timeout_seconds(times.escalate_at - times.remind_at),
+        "expire_after_seconds": _timeout_seconds(times.expire_at - times.escalate_at),
+    }
+
+
+def _timeout_seconds(span: timedelta) -> int:
+    return max(1, math.ceil(span.total_seconds()))

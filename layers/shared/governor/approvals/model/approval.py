@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from governor.core.episode_ref import EpisodeRef
 from governor.core.units import UtcDatetime, not_none, people
+from governor.policy.rules.schedule import Schedule
 
 _LINK_WORKS_FOR = timedelta(days=30)
 """How long the links to a question work after its last answer, or after its time to answer."""
@@ -120,6 +121,12 @@ class Approval:
     answer_by: UtcDatetime | None = None
     """The deadline that its messages give. `None` before the first message, and for a question of
     an earlier release."""
+    moved_schedule: Schedule | None = None
+    """The times of a question that was asked late, computed when it was asked. `None` if it was
+    asked on time, or its workflow waits as it was planned."""
+    quiet_wait: timedelta | None = None
+    """How long the late question has waited for working hours, while no freeze or pause held it
+    back; `None` if it has not."""
 
     @property
     def deadline(self) -> UtcDatetime:

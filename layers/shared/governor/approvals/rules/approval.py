@@ -300,18 +300,27 @@ def stage_in(message_id: str, subject: str) -> str:
     return message_id.removesuffix(f"-{subject}")
 
 
+def times_of(episode: Episode, approval: Approval) -> Schedule | None:
+    """Return the times of the question by which its workflow waits: as computed when it was asked
+    late, else as planned; `None` if the episode asks nobody."""
+    return approval.moved_schedule or episode.asking.schedule
+
+
 def asked_at(
     planned: Schedule, approval: Approval | None, delivery_limit: timedelta
 ) -> UtcDatetime:
     """Return when a question was asked that no channel has delivered yet. `approval` is the
     question; `None` if none is stored.
 
-    A freeze or a pause may have delayed the question. Its expiry shows by how much: until the
-    delivery, the expiry is the time of asking plus `delivery_limit` plus the time to answer. Return
-    the planned time of asking if the question was not asked yet, or a later stage has begun.
+    A freeze or a pause may have delayed the question. If its times were not moved, its expiry shows
+    by how much: until the delivery, the expiry is the time of asking plus `delivery_limit` plus the
+    time to answer. Return the planned time of asking if the question was not asked yet, or a later
+    stage has begun.
     """
     if approval is None or approval.stage != Stage.ASK:
         return planned.ask_at
+    if approval.moved_schedule is not None:
+        return approval.moved_schedule.ask_at
     time_to_answer = planned.expire_at - planned.ask_at
     return max(planned.ask_at, approval.expires_at - delivery_limit - time_to_answer)
 
@@ -378,14 +387,21 @@ def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
 
 
 def silence_from(
-    episode: Episode, deliveries: Iterable[Delivery], contacts: Sequence[Contact]
+    episode: Episode,
+    deliveries: Iterable[Delivery],
+    contacts: Sequence[Contact],
+    expires_at: UtcDatetime,
 ) -> UtcDatetime | None:
     """Return when silence begins to count as an answer: once the people who are asked have had the
     question and its escalation for as long as planned. If one of these was late, also not before
     all of `contacts` work: the planned time was in their working hours, and the moved one may not
     be.
 
-    Return `None` if the question or its escalation was delivered to nobody, or nobody is asked.
+    The planned times do not apply to a late question, whose times are computed again. It counts
+    until `expires_at`, when it expired, and people must have had both messages for as long as the
+    policy gave them when the episode was opened. A question of an earlier release, which does not
+    say how long that is, keeps the planned distances. Return `None` if the question or its
+    escalation was delivered to nobody, or nobody is asked.
     """
     planned = episode.asking.schedule
     all_deliveries = list(deliveries)
@@ -397,6 +413,12 @@ def silence_from(
     escalation_delay = escalated_at - planned.escalate_at
     delay = max(question_delay, escalation_delay)
     had_it_until = planned.expire_at + delay
+    asked_under = episode.asking.asked_under
+    if question_delay > ON_TIME and asked_under is not None:
+        rule = asked_under.approval
+        had_question_until = asked_at + rule.time_to_answer
+        had_escalation_until = escalated_at + timedelta(minutes=rule.expire_after_minutes)
+        had_it_until = max(had_question_until, had_escalation_until, expires_at)
     return had_it_until if delay <= ON_TIME else next_working(had_it_until, contacts)
 
 

@@ -23,6 +23,7 @@ from governor.core.units import without_none
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.store import holds, keeps
 from governor.episode.store.episodes import IS_OPEN, is_held_by, locks
+from governor.policy.rules.schedule import Schedule
 from governor.table import keys
 from governor.table.table import (
     Condition,
@@ -163,22 +164,32 @@ class Approvals(Store):
         stage: str,
         expires_at: datetime,
         answer_by: datetime | None = None,
+        moved_schedule: Schedule | None = None,
     ) -> Approval:
         """Open the question for answers until `expires_at`, and bind the task that waits to it. A
         question that is decided stays as it is.
 
         `task_token` is `None` if no task waits; `stage` is the value of the stage. `answer_by` is
-        the deadline that people are given; without it, `expires_at`. Return the question as it is
-        stored. Raises: NotFound; CloudError.
+        the deadline that people are given; without it, `expires_at`. `moved_schedule` has the times
+        of a late question; `None` leaves them as they are. Return the question as it is stored.
+        Raises: NotFound; CloudError.
         """
-        asked = {
+        asked: Document = {
             "task_token": task_token,
             "stage": stage,
             "expires_at": expires_at,
             "answer_by": answer_by or expires_at,
         }
+        if moved_schedule is not None:
+            asked["moved_schedule"] = moved_schedule
         self._table.try_write(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
+
+    def note_quiet_wait(self, approval_id: str, quiet_wait: timedelta) -> None:
+        """Note how long the late question has waited for working hours only. A question that is
+        decided stays as it is. Raises: CloudError."""
+        waited = {"quiet_wait_seconds": int(quiet_wait.total_seconds())}
+        self._table.try_write(update(keys.approval(approval_id), waited, _PENDING))
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
         """Note that people were notified that an approved step waits. Raises: ConflictError if

@@ -211,6 +211,12 @@ class ApprovalRule(Section):
     """Answers that a caller of the command line may give if no contact's `identities` names the
     caller. The session name of a role proves nothing."""
 
+    @property
+    def time_to_answer(self) -> timedelta:
+        """Return the time from the question to its expiry, without quiet hours."""
+        minutes = self.remind_after_minutes + self.escalate_after_minutes
+        return timedelta(minutes=minutes + self.expire_after_minutes)
+
     def contradictions(self) -> Iterator[Mistake]:
         """Yield the path and the reason of each mistake: a delivery limit that is too short, a
         question that stays open for too long, and two people whom a list cannot show."""
