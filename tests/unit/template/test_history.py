@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.ask_owner import QUIET_AT_MOST
 from governor.episode.model.plan import Until
 from governor.limits.freezes import wait_before_next_check
 from governor.remediation.check_progress import NOTICE_PAUSE_SECONDS, pause_seconds
@@ -123,9 +124,9 @@ def of_waiting() -> int:
 
 
 def of_a_question() -> int:
-    """It waits for a freeze, and then for a channel that delivers it."""
+    """It waits for a freeze and for working hours, and then for a channel that delivers it."""
     pause = timedelta(seconds=STATES["WaitToAsk"]["Seconds"])
-    wait_limit = limit("approval", "wait_at_most_hours")
+    wait_limit = limit("approval", "wait_at_most_hours") + QUIET_AT_MOST
     delivery_limit = limit("approval", "delivery_limit_minutes")
     return longest_round("WaitToAsk") * rounds(wait_limit, lambda _: pause) + longest_round(
         "WaitForAskChannel"

@@ -35,9 +35,10 @@ from governor.policy.rules.schedule import Schedule, next_working, schedule
 TRIES_TO_ASK_EVERY = timedelta(minutes=15)
 """The workflow tries again after this while a question must wait: `WaitToAsk` in
 `statemachines/remediation.yaml`."""
-_QUIET_AT_MOST = timedelta(days=8)
-"""The most quiet hours that are not charged to a late question. Contacts who work at a common time
-have one within eight days; without a limit, freezes that begin each morning would have no end."""
+QUIET_AT_MOST = timedelta(days=8)
+"""The most quiet hours that are not charged to a late question. Contacts usually work at a common
+time within these days. Without a limit, freezes that begin each morning could delay it for months,
+and its workflow would have too many steps (`tests/unit/template/test_history.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class AskOwner:
         hours = self._rule(episode).wait_at_most_hours
         ask_at = episode.asking.schedule.ask_at if episode.asking.schedule else episode.opened_at
         # Working hours would have come in any case, so the wait for them is not charged.
-        quiet_wait = min(approval.quiet_wait or timedelta(0), _QUIET_AT_MOST)
+        quiet_wait = min(approval.quiet_wait or timedelta(0), QUIET_AT_MOST)
         if now - ask_at - quiet_wait < timedelta(hours=hours):
             raise MustWait(why_frozen)
         raise SafetyError(
