@@ -32,10 +32,10 @@ from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies
 from governor.policy.rules.schedule import Schedule, next_working, schedule
 
-TRIES_TO_ASK_EVERY = timedelta(minutes=15)
+TRIES_TO_ASK_EVERY = timedelta(minutes=20)
 """The workflow tries again after this while a question must wait: `WaitToAsk` in
-`statemachines/remediation.yaml`."""
-QUIET_AT_MOST = timedelta(days=8)
+`statemachines/remediation.yaml`. Earlier definitions try every 15 minutes."""
+QUIET_AT_MOST = timedelta(days=4)
 """The most quiet hours that are not charged to a late question. Contacts usually work at a common
 time within these days. Without a limit, freezes that begin each morning could delay it for months,
 and its workflow would have too many steps (`tests/unit/template/test_history.py`)."""
