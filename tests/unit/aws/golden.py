@@ -108,6 +108,7 @@ ADDED |= {"asked_again_at", "stated_until"}
 ADDED |= {"exempt_by", "keeper", "first_booked_at"}
 ADDED |= {"device_dimension"}
 ADDED |= {"utilization_scale", "series_per_device"}
+ADDED |= {"contact_hours", "working_until"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

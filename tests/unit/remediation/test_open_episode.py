@@ -123,6 +123,29 @@ def test_every_message_of_a_question_says_whom_the_owner_tag_names_and_nobody_kn
         assert not any("contacts of carl" in line for line in lines)
 
 
+@pytest.mark.parametrize(("mode", "is_question"), [(Mode.ASK, True), (Mode.OBSERVE, False)])
+def test_a_question_records_the_working_hours_of_all_who_are_asked(
+    mode: Mode, is_question: bool
+) -> None:
+    """The escalation included, each hours once. A later policy then shortens nobody's time."""
+    office = Contact(emails=(ADA,), time_zone="Europe/Berlin", working_from="09:00")
+    twin = replace(office, emails=("bob@example.com",))
+    on_call = Contact(emails=("finn@example.com",), working_until="12:00")
+    ownership = Ownership(
+        contacts={"ml": office, "twin": twin, "finops": on_call},
+        default_contacts=("twin",),
+        escalation_contacts=("finops",),
+    )
+    tags = {key: value for key, value in TAGS.items() if key.casefold() != "owner"}
+    policy = Policy(mode=mode, ownership=ownership)
+    world, instance_id = idle_world(policy, tags={**tags, "Owner": "ml"})
+    opener(world)(ref_of(world, instance_id))
+
+    recorded = stored_episode(world, ref_of(world, instance_id)).asking.contact_hours
+
+    assert recorded == ((office.hours, on_call.hours) if is_question else ())
+
+
 def test_a_rehearsal_says_that_the_default_contacts_are_notified() -> None:
     """Beside it stands that nobody is asked."""
     tags = {key: value for key, value in TAGS.items() if key.casefold() != "owner"}

@@ -41,7 +41,7 @@ from governor.limits.store.pauses import Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.accounts import Accounts
 from governor.policy.model.acting import Action
-from governor.policy.model.contacts import Contact
+from governor.policy.model.contacts import Contact, working_hours
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import asked_under
@@ -284,9 +284,8 @@ class OpenEpisode:
         contacts = ownership.asked(owner, project)
         owner_note = ownership.why_others_are_asked(owner, project, is_question=is_question)
         first_contact = contacts[0] if contacts else Contact()
-        planned_schedule = schedule(
-            now, policy.approval, contacts, ownership.escalated(owner, project)
-        )
+        escalated = ownership.escalated(owner, project)
+        planned_schedule = schedule(now, policy.approval, contacts, escalated)
         phase = Phase.ASKING if is_question else Phase.OPENING
         return Episode(
             ref=ref,
@@ -314,6 +313,7 @@ class OpenEpisode:
                 time_zone=first_contact.time_zone,
                 working_days=first_contact.working_days,
                 working_from=first_contact.working_from,
+                contact_hours=working_hours((*contacts, *escalated)) if is_question else (),
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),
                 acts_on_silence=acts_on_silence(policy, plan),

@@ -22,7 +22,7 @@ from governor.episode.model.start_try import StartStatus, StartTry
 from governor.evidence.model import Evidence
 from governor.evidence.rules.history import History, IdleSpan, idle_span
 from governor.policy.model.acting import ApprovalRule, Power
-from governor.policy.model.contacts import Weekday
+from governor.policy.model.contacts import Weekday, WorkingHours
 from governor.policy.model.policy import BY_BUDGET, Mode
 from governor.policy.rules.changes import AskedUnder
 from governor.policy.rules.schedule import Schedule
@@ -146,6 +146,10 @@ class Asking:
     working_days: tuple[Weekday, ...] = tuple(Weekday)
     working_from: str = "00:00"
     """The start of their working days: a keep ends when the next one begins."""
+    contact_hours: tuple[WorkingHours, ...] = ()
+    """The working hours of all who are asked, the escalation included, when the episode was opened.
+    Empty if it asks no question, and in episodes of earlier releases. It is not under the seal,
+    because the previous release would refuse the seal; it can only lengthen the time to answer."""
     notice: timedelta | None = None
     """How long people may hold an action of mode auto, counted from the delivery to the owner.
     `None`: an hour."""

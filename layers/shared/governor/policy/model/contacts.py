@@ -76,6 +76,16 @@ Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
 
 
 @dataclass(frozen=True, slots=True)
+class WorkingHours:
+    """The working hours of a contact. All other times are quiet hours, as in `Contact`."""
+
+    time_zone: str = "UTC"
+    working_days: tuple[Weekday, ...] = tuple(Weekday)
+    working_from: str = "00:00"
+    working_until: str = "24:00"
+
+
+@dataclass(frozen=True, slots=True)
 class Contact(Section):
     """A person or a group: addresses, working hours and other identities. Times outside
     `working_from` to `working_until` (local time, `HH:MM`) on `working_days` are quiet hours, in
@@ -102,6 +112,16 @@ class Contact(Section):
     """Start of the working day, `HH:MM`. Nothing that can wait is sent before it."""
     working_until: str = checked("24:00", "write HH:MM, or 24:00", _CLOCK_OR_END.fullmatch)
     """End of the working day, `HH:MM` or `24:00`."""
+
+    @property
+    def hours(self) -> WorkingHours:
+        """Return the working hours alone, as an episode records them."""
+        return WorkingHours(
+            time_zone=self.time_zone,
+            working_days=self.working_days,
+            working_from=self.working_from,
+            working_until=self.working_until,
+        )
 
     @property
     def has_own_channel(self) -> bool:
@@ -390,6 +410,11 @@ def _words_of(text: str) -> list[str]:
         return [text]
     words = [word.strip(_PUNCTUATION) for word in _WORD_SEPARATORS.split(text)]
     return [word for word in words if word]
+
+
+def working_hours(contacts: Sequence[Contact]) -> tuple[WorkingHours, ...]:
+    """Return the working hours of these contacts, equal ones once; empty if there are none."""
+    return tuple(dict.fromkeys(contact.hours for contact in contacts))
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from governor.core.units import UtcDatetime
 from governor.policy.model.acting import ApprovalRule
-from governor.policy.model.contacts import Contact, Weekday
+from governor.policy.model.contacts import Contact, Weekday, WorkingHours
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
@@ -57,12 +57,12 @@ def schedule(
     )
 
 
-def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
+def next_working(moment: UtcDatetime, contacts: Sequence[Contact | WorkingHours]) -> UtcDatetime:
     """Return `moment` if all contacts work then, else the end of their quiet hours: when they next
     all work at the same time.
 
     If there is no such time within eight days, return when the first of them works. Return `moment`
-    if there are no contacts.
+    if there are no contacts. A contact may be given by its working hours alone.
     """
     candidate = moment
     while candidate - moment < _SEARCHED_FOR:
@@ -87,7 +87,7 @@ def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: s
     return datetime.combine(day, hour, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
-def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
+def _next_working(moment: UtcDatetime, contact: Contact | WorkingHours) -> UtcDatetime:
     """Return `moment` if the contact works then, else when the contact next begins to work, in the
     contact's time zone. The contact must have at least one working day, as the policy demands."""
     zone = ZoneInfo(contact.time_zone)
@@ -105,7 +105,7 @@ def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
     raise AssertionError("a contact works on at least one day of the week")
 
 
-def _end_of_work(contact: Contact, day: date, zone: ZoneInfo) -> UtcDatetime:
+def _end_of_work(contact: Contact | WorkingHours, day: date, zone: ZoneInfo) -> UtcDatetime:
     """Return when the contact's working hours end on this day, in UTC: at `working_until` in the
     time zone, or at the midnight after the day for `24:00`."""
     if contact.working_until == _MIDNIGHT:
