@@ -516,10 +516,10 @@ def nobody_was_refused_meanwhile(call: Call) -> Iterator[str]:
     if not call.is_of_a_plan or call.yes or call.is_begun:
         return
     if call.asks:
-        minutes = call.then.get("approval.expire_after_minutes")
+        since = min(call.mails("approval-requested"), default=call.at)
     else:
         minutes = max(rules.get("approval.notice_minutes") for rules in call.both)
-    since = call.at - timedelta(minutes=minutes)
+        since = call.at - timedelta(minutes=minutes)
     refused = [one for one in call.cloud.refusals if since < one < call.at - _REFUSALS_UNKNOWN]
     yield f"the page was down at {refused[0]}, and nobody could hold it" if refused else HELD
 

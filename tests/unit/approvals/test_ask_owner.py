@@ -9,13 +9,16 @@ import pytest
 
 from governor.alerts.model import AlertKind
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision, Stage
-from governor.approvals.rules.approval import deadline_given, first_approval
+from governor.approvals.rules.approval import (
+    RETRIES_OF_A_STAGE,
+    deadline_given,
+    first_approval,
+)
 from governor.core.errors import InputError, NobodyListens, SafetyError, Throttled
 from governor.core.units import parse_iso
 from governor.episode.model.episode import Outcome
 from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.policy import Mode, Policy
-from governor.remediation.answer_time import RETRIES_OF_A_STAGE
 from governor.table import keys
 from tests.builders import NOW
 from tests.unit.worlds.builders import asker, opener, recorder, ref_of

@@ -54,7 +54,7 @@ def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(
     now = NOW.replace(minute=30, second=0, microsecond=0)
     until = now - timedelta(minutes=5) + timedelta(seconds=seconds)
     refused = RefusedAnswers(Nothing(), TARGET, "api", "stack")
-    unused_time = UnusedAnswerTime("why", HOUR, until)
+    unused_time = UnusedAnswerTime("why", HOUR, until, counts_from=None, starts_again=True)
     if is_known:
         assert refused(unused_time, now) is None
     else:

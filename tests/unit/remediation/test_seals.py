@@ -342,7 +342,7 @@ def test_a_note_that_a_step_was_begun_shortens_no_time() -> None:
     world = silent(delivered=("ask",))
     world.state.void(APPROVAL_ID, "nobody answered", expired=True)
     Forger(world).write_episode(steps_done=begun)
-    refused(world, "the record says that a step began before the time to answer was over")
+    refused(world, "the question or the escalation was not delivered")
 
 
 # what makes the seals

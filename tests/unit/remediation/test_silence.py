@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,19 +12,30 @@ from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Stage
 from governor.approvals.rules.approval import silence_from
 from governor.core.errors import MetricsLate, MustWait, SafetyError
-from governor.episode.model.episode import Outcome, Phase
+from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step
 from governor.policy.model.acting import PlanRule
+from governor.policy.model.contacts import working_hours
 from governor.policy.model.policy import Mode
+from governor.policy.rules.schedule import Schedule
 from tests.builders import NOW, make_evidence
 from tests.unit.remediation.test_guards import episode_of
 from tests.unit.remediation.test_restarts import policy_of
 from tests.unit.remediation.test_waiting import AT, OFFICE
 from tests.unit.worlds.builders import asker, opener, ref_of
 from tests.unit.worlds.fleet_world import FleetWorld
-from tests.unit.worlds.world import APPROVAL_ID, READABLE, World
+from tests.unit.worlds.world import APPROVAL_ID, PEOPLE, READABLE, World
 
 LATER = timedelta(minutes=15)
+PEOPLE_OF_THE_OFFICE = tuple(OFFICE.contacts.values())
+BERLIN = {
+    "Fri 17:43": datetime(2026, 11, 20, 16, 43, tzinfo=UTC),
+    "Fri 17:58": datetime(2026, 11, 20, 16, 58, tzinfo=UTC),
+    "Fri 17:59": datetime(2026, 11, 20, 16, 59, tzinfo=UTC),
+    "Mon 09:00": AT["Mon 09:00"],
+    "Mon 09:05": AT["Mon 09:00"] + timedelta(minutes=5),
+}
+"""Times in Berlin."""
 
 
 def expired(**more: Any) -> World:
@@ -47,6 +58,57 @@ def must_wait(world: World, why: str) -> None:
     checked = world.recheck(world.ref, Step.STOP)
     assert (False, LATER) == (checked.proceed, checked.wait)
     assert why in checked.reason
+    assert [] == world.writes()
+
+
+def must_end(world: World, why: str) -> None:
+    """The episode ends as refused, and nothing is done."""
+    checked = world.recheck(world.ref, Step.STOP)
+    assert (False, Outcome.REFUSED, None) == (checked.proceed, checked.outcome, checked.wait)
+    assert why in checked.reason
+    assert [] == world.writes()
+
+
+def with_planned_end(world: World, at: datetime) -> Episode:
+    """The question was planned to expire then."""
+    episode = world._stored()
+    planned = episode.asking.schedule
+    assert planned is not None
+    later = at - planned.expire_at
+    moved = Schedule(
+        ask_at=planned.ask_at + later,
+        remind_at=planned.remind_at + later,
+        escalate_at=planned.escalate_at + later,
+        expire_at=at,
+    )
+    return replace(episode, asking=replace(episode.asking, schedule=moved))
+
+
+def expired_on_saturday() -> tuple[World, datetime]:
+    """Return a question whose messages came seven hours late, and when it expired: on a Saturday
+    evening, before all who work in the office were at work again."""
+    world = expired(delivered=(), phase=Phase.ASKING)
+    world.policies.policy = replace(world.policies.policy, ownership=OFFICE)
+    hours = working_hours(PEOPLE_OF_THE_OFFICE)
+    episode = world._stored()
+    world.state.put(replace(episode, asking=replace(episode.asking, contact_hours=hours)))
+    planned = episode.asking.schedule
+    assert planned is not None
+    late = timedelta(hours=7)
+    world.deliver("ask", planned.ask_at + late)
+    world.deliver("escalate", planned.escalate_at + late)
+    saturday_evening = planned.expire_at + late
+    expires(world, saturday_evening)
+    return world, saturday_evening
+
+
+def assert_waits_until_monday(world: World) -> None:
+    """Nothing is done before the people of the office are at work."""
+    world.publish_quiet()
+    checked = world.recheck(world.ref, Step.STOP)
+    assert not checked.proceed
+    assert checked.wait is not None
+    assert "there is time to answer until Mon Nov 23, 08:00 UTC" in checked.reason
     assert [] == world.writes()
 
 
@@ -82,12 +144,11 @@ def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
     world = expired(delivered=("ask",))
     world.deliver("escalate", NOW)
 
-    must_wait(world, "a message was late: there is time to answer until Sat Nov 21, 04:02 UTC")
+    # What retries of a stage take is no time to answer.
+    must_wait(world, "a message was late: there is time to answer until Sat Nov 21, 03:47 UTC")
     # People know of the wait: else the step is held back once more, to notify them.
     world.state.note_waits_told(world._stored().approval_id, world.clock.now())
-    world.clock.moment += timedelta(
-        hours=15, minutes=45
-    )  # what retries of a stage take is no time to answer
+    world.clock.moment += timedelta(hours=15, minutes=45) + READABLE
     world.publish_quiet()
 
     assert world.recheck(world.ref, Step.STOP).proceed
@@ -98,43 +159,153 @@ def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
 def test_silence_after_a_late_message_counts_in_working_hours_alone() -> None:
     """Before, a delay could move the end of the time to answer from working hours into a
     weekend."""
-    world = expired(delivered=(), phase=Phase.ASKING)
-    world.policies.policy = replace(world.policies.policy, ownership=OFFICE)
-    planned = world._stored().asking.schedule
-    assert planned is not None
-    late = timedelta(hours=7)
-    world.deliver("ask", planned.ask_at + late)
-    world.deliver("escalate", planned.escalate_at + late)
-    saturday_evening = planned.expire_at + late
-    expires(world, saturday_evening)
+    world, saturday_evening = expired_on_saturday()
 
     world.clock.moment = saturday_evening + timedelta(minutes=30)
     world.publish_quiet()
     must_wait(world, "there is time to answer until Mon Nov 23, 08:00 UTC")
 
     world.state.note_waits_told(APPROVAL_ID, world.clock.now())
-    world.clock.moment = AT["Mon 09:00"]
+    world.clock.moment = AT["Mon 09:00"] - timedelta(seconds=1)
+    assert_waits_until_monday(world)
+    world.clock.moment = AT["Mon 09:00"] + READABLE
     world.publish_quiet()
     assert world.recheck(world.ref, Step.STOP).proceed
 
 
-@pytest.mark.parametrize("minutes", [15, 16])
-def test_silence_on_time_counts_at_the_planned_end(minutes: int) -> None:
-    """Working hours may have ended a few minutes after it."""
+@pytest.mark.parametrize(
+    ("planned_end", "minutes_late", "counts_from"),
+    [
+        ("Fri 17:58", 0, "Fri 17:43"),
+        # The last minutes of the day, and then the next working morning.
+        ("Fri 17:58", 15, "Fri 17:58"),
+        ("Fri 17:58", 16, "Fri 17:59"),
+        ("Fri 17:58", 17, "Mon 09:00"),
+        # The time of retries is taken off working hours alone: nobody works at 08:45.
+        ("Mon 09:00", 0, "Mon 09:00"),
+        ("Mon 09:00", 15, "Mon 09:00"),
+        ("Mon 09:00", 20, "Mon 09:05"),
+    ],
+)
+def test_silence_counts_at_its_end_or_when_all_are_at_work_after_it(
+    planned_end: str, minutes_late: int, counts_from: str
+) -> None:
+    """Before, the time of retries was taken off the beginning of work: it counted from 08:45."""
     world = expired(delivered=())
-    episode = world._stored()
+    episode = with_planned_end(world, BERLIN[planned_end])
     planned = episode.asking.schedule
     assert planned is not None
-    late = timedelta(minutes=minutes)
-    world.deliver("ask", planned.ask_at + late)
+    world.deliver("ask", planned.ask_at + timedelta(minutes=minutes_late))
     world.deliver("escalate", planned.escalate_at)
     deliveries = world.state.deliveries(world.ref.execution_name)
 
-    # The planned end is a Saturday.
-    contacts = tuple(OFFICE.contacts.values())
-    counts_from = silence_from(episode, deliveries, contacts, planned.expire_at)
+    found = silence_from(episode, deliveries, PEOPLE_OF_THE_OFFICE, planned.expire_at)
 
-    assert counts_from == (planned.expire_at + late if minutes == 15 else AT["Mon 09:00"])
+    assert BERLIN[counts_from] == found
+
+
+def test_the_wait_for_working_hours_is_not_charged_to_the_longest_wait() -> None:
+    """Before, it ended as refused on Sunday evening: silence after a late message on a Friday
+    could never act."""
+    world, saturday_evening = expired_on_saturday()
+    world.state.note_waits_told(APPROVAL_ID, saturday_evening)
+    # So long after the late end on Friday evening, and so long after its beginning on Monday.
+    friday_evening = BERLIN["Fri 17:59"] + timedelta(minutes=30)
+    expires(world, friday_evening)
+    world.clock.moment = friday_evening + timedelta(hours=48)
+    assert_waits_until_monday(world)
+
+    world.clock.moment = AT["Mon 09:00"] + timedelta(hours=47)
+    world.publish_quiet()
+    world.metrics.broken["AnswersRefused"] = "CloudWatch gave no answer"
+    assert world.recheck(world.ref, Step.STOP).wait is not None
+    world.clock.moment = AT["Mon 09:00"] + timedelta(hours=48)
+    world.publish_quiet()
+    over = world.recheck(world.ref, Step.STOP)
+
+    assert (False, Outcome.REFUSED, None) == (over.proceed, over.outcome, over.wait)
+    assert "it waited for 48 h" in over.reason
+    assert [] == world.writes()
+
+
+def test_a_refusal_in_the_time_to_answer_counts_after_a_wait_for_working_hours() -> None:
+    """Before, only as long before the recheck was looked at as the time to answer was planned: by
+    Monday that was the quiet hours alone."""
+    world, _ = expired_on_saturday()
+    world.state.note_waits_told(APPROVAL_ID, NOW)
+    world.clock.moment = AT["Mon 09:00"] + READABLE
+    world.publish_quiet()
+    saturday_noon = AT["Sat 03:00"] + timedelta(hours=9)
+    bins = (world.clock.moment - saturday_noon) // timedelta(minutes=5)
+    world.metrics.publish("AnswersRefused", {}, [*[1.0] * 12, *[0.0] * (bins - 12)])
+
+    must_end(world, "nobody answered, but the API refused requests")
+    with pytest.raises(SafetyError, match="the API refused requests"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_longer_working_hours_of_a_later_policy_shorten_no_time_to_answer() -> None:
+    """Before, only today's contacts were looked at: it was stopped on Saturday night."""
+    world, saturday_evening = expired_on_saturday()
+    world.state.note_waits_told(APPROVAL_ID, saturday_evening)
+    world.policies.policy = replace(world.policies.policy, ownership=PEOPLE)
+    world.clock.moment = saturday_evening + timedelta(hours=3)
+    assert_waits_until_monday(world)
+
+    # An episode of an earlier release has not recorded them.
+    older = replace(world._stored().asking, contact_hours=())
+    world.state.put(replace(world._stored(), asking=older))
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_shorter_working_hours_of_a_later_policy_lengthen_the_time_to_answer() -> None:
+    world, saturday_evening = expired_on_saturday()
+    world.state.note_waits_told(APPROVAL_ID, saturday_evening)
+    late_riser = replace(PEOPLE_OF_THE_OFFICE[0], working_from="10:00")
+    ownership = replace(OFFICE, contacts={"people": late_riser})
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+    for minutes, may_proceed in ((READABLE, False), (timedelta(hours=1) + READABLE, True)):
+        world.clock.moment = AT["Mon 09:00"] + minutes
+        world.publish_quiet()
+        assert may_proceed is world.recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_stopped_instance_gets_its_snapshots_whatever_the_working_hours_become(
+    is_recorded: bool,
+) -> None:
+    """Before, it was stopped without them, and the record said that it was stopped too early."""
+    world, _ = expired_on_saturday()
+    if not is_recorded:
+        older = replace(world._stored().asking, contact_hours=())
+        world.state.put(replace(world._stored(), asking=older))
+    world.state.note_waits_told(APPROVAL_ID, NOW)
+    world.clock.moment = AT["Mon 09:00"] + READABLE
+    world.publish_quiet()
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.put_away(world.ref, Step.STOP)
+    late_riser = replace(PEOPLE_OF_THE_OFFICE[0], working_from="10:00")
+    ownership = replace(OFFICE, contacts={"people": late_riser})
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+
+    world.take_snapshot(world.ref)
+
+    assert ["stop"] == world.writes()
+    assert world._stored().progress.snapshot_ids
+
+
+def test_a_note_of_a_stop_lets_nothing_be_stopped_before_silence_counts() -> None:
+    """Several roles can write that note. It waits as if nothing was noted, and accuses nobody."""
+    world, saturday_evening = expired_on_saturday()
+    world.state.note_waits_told(APPROVAL_ID, saturday_evening)
+    noted = replace(world._stored().progress, steps_done={Step.STOP.value: saturday_evening})
+    world.state.put(replace(world._stored(), progress=noted))
+    world.clock.moment = saturday_evening + timedelta(hours=3)
+
+    with pytest.raises(MustWait, match="there is time to answer until Mon Nov 23, 08:00 UTC"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
 
 
 @pytest.mark.parametrize(
@@ -142,9 +313,9 @@ def test_silence_on_time_counts_at_the_planned_end(minutes: int) -> None:
     [
         ("AnswersRefused", "", [0.0, 0.0], True),
         ("AnswersRefused", "", [0.0, 1.0, 0.0], False),
-        # Within the time to answer, which was a day; not before it.
-        ("AnswersRefused", "", [1.0, *[0.0] * 287], False),
-        ("AnswersRefused", "", [1.0, *[0.0] * 288], True),
+        # Since the question was delivered, a day and ten minutes ago; not before it.
+        ("AnswersRefused", "", [1.0, *[0.0] * 289], False),
+        ("AnswersRefused", "", [1.0, *[0.0] * 290], True),
         # API Gateway leaves a flood's refusals out of its logs: what it let through shows the
         # flood.
         ("Count", "ApiId", [4.0, 299.0], True),
@@ -161,7 +332,7 @@ def test_silence_is_no_answer_while_answers_were_refused(
     if acts:
         assert world.recheck(world.ref, Step.STOP).proceed
     else:
-        must_wait(world, "the API refused requests")
+        must_end(world, "the API refused requests")
         # An answer is none of silence's business.
         assert World(metrics=world.metrics).recheck(world.ref, Step.STOP).proceed
 
@@ -198,12 +369,13 @@ def test_refusals_in_the_last_minutes_are_waited_for(seconds: int) -> None:
 
 
 def test_what_is_known_to_be_refused_is_said_at_once() -> None:
-    """People learn why it waits; that the last minutes are unknown is no news then."""
+    """No wait takes a refusal back, so people are asked again; that the last minutes are unknown is
+    no news then."""
     world = expired(phase=Phase.ASKING)
     expires(world, NOW)
     world.metrics.publish("AnswersRefused", {}, [1.0])
 
-    must_wait(world, "the API refused requests")
+    must_end(world, "the API refused requests")
 
 
 @pytest.mark.parametrize("metric", ["AnswersRefused", "Count"])
@@ -235,6 +407,8 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     assert "Nobody answered, but the question or the escalation" in text
     assert "put it on hold, keep it until a later date, or exempt it on its page" in text
     assert "approval stands" not in text
+    # The hours of the longest wait may begin days later.
+    assert "48 h" not in text
 
 
 def test_what_was_begun_is_gone_on_with_while_answers_are_refused() -> None:

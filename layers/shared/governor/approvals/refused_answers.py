@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from governor.core.errors import MetricsLate
+from governor.core.errors import MetricsLate, SafetyError
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime
 from governor.evidence.ports import MetricQuery, MetricReader
@@ -31,9 +31,22 @@ class UnusedAnswerTime(NamedTuple):
     what: str
     """Says that nobody used it, as the beginning of a reason: `nobody answered`."""
     length: timedelta
-    """How long people had."""
-    until: UtcDatetime
-    """The end of that time."""
+    """How long before now nobody may have been refused: since the question was delivered, or for a
+    whole notice period."""
+    planned_end: UtcDatetime
+    """The end of that time, if no message was late."""
+    counts_from: UtcDatetime | None
+    """When it begins to count that nobody used it; `None` if a message was not delivered."""
+    starts_again: bool
+    """True if a refusal begins the time again, as in the notice of mode `auto`. False for a
+    question: people who were refused are asked again."""
+
+    @property
+    def until(self) -> UtcDatetime:
+        """Return the end of that time: the planned one, or that after a late message."""
+        if self.counts_from is None:
+            return self.planned_end
+        return max(self.planned_end, self.counts_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,8 @@ class RefusedAnswers:
         that some may have been, or the counts of requests cannot be read. Return `None` if none of
         this is so for as long as people had to answer.
 
-        Raises: MetricsLate while the counts of the last minutes are not known.
+        Raises: SafetyError, instead of returning them, for refusals in the time of a question,
+        which no wait takes back; MetricsLate while the counts of the last minutes are not known.
         """
         window = window_before(now, unused_time.length, _PERIOD, REFUSALS_LATE)
         queries = (
@@ -71,7 +85,10 @@ class RefusedAnswers:
         is_crowded = most_by_query.get("all", 0) >= _CROWDED
         if were_refused or is_crowded:
             why = "the API refused requests: answers may have been among them"
-            return f"{unused_time.what}, but {why}"
+            reason = f"{unused_time.what}, but {why}"
+            if unused_time.starts_again:
+                return reason
+            raise SafetyError(reason)
         if window.end < unused_time.until:
             raise MetricsLate(f"{unused_time.what}; whether answers were refused is not known yet")
         return None

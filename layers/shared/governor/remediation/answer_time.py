@@ -11,7 +11,11 @@ from datetime import timedelta
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.refused_answers import RefusedAnswers, UnusedAnswerTime
-from governor.approvals.rules.approval import notice_until, silence_from
+from governor.approvals.rules.approval import (
+    notice_until,
+    question_delivered_at,
+    silence_from,
+)
 from governor.core.errors import SafetyError
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_utc
@@ -19,11 +23,7 @@ from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Step
 from governor.policy.model.policy import Mode, Policy
 from governor.policy.rules.schedule import Schedule
-from governor.remediation.seals import CheckSeals
-
-RETRIES_OF_A_STAGE = timedelta(minutes=15)
-"""The longest time by which retries delay a stage: its clock starts with its task, and its expiry
-is written after retries of that task."""
+from governor.remediation.seals import CheckSeals, only_copies_what_is_stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class AnswerTimes:
         self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
     ) -> UnusedAnswerTime | None:
         """Return the time in which nobody answered the question, or held the plan of mode `auto`.
-        `approval` is the question; `None` if there is none.
+        `approval` is the question; `None` if there is none. `policy` is today's policy of the
+        instance.
 
         Return `None` if the question did not end unanswered, nobody is asked (mode `observe`), or a
         step was noted already: an episode that has begun goes on. Raises: SafetyError while a
-        notice is not over or nobody got it, or if a step was noted before silence counted;
-        CloudError.
+        notice is not over or nobody got it; CloudError.
         """
         if episode.mode is Mode.AUTO:
             return self._unused_notice(episode, policy, step)
@@ -55,58 +55,20 @@ class AnswerTimes:
         return self._unused_question(episode, approval, schedule, policy, step)
 
     def why_silence_must_wait(
-        self,
-        episode: Episode,
-        policy: Policy,
-        step: Step,
-        unused_time: UnusedAnswerTime,
-        now: UtcDatetime,
+        self, episode: Episode, unused_time: UnusedAnswerTime, now: UtcDatetime
     ) -> str | None:
         """Return why silence does not count yet: a message of a question was late or not delivered,
-        or the API refused requests. Return `None` if silence counts. In mode `auto`, only refused
-        requests are looked at here. `policy` is today's policy of the instance.
+        or refused requests, in mode `auto`, begin the notice period again. Return `None` if silence
+        counts.
 
-        Raises: MetricsLate while it is not known whether answers were refused; CloudError.
+        Raises: SafetyError if requests were refused since a question was delivered; MetricsLate
+        while it is not known whether answers were refused; CloudError.
         """
         if episode.mode is Mode.ASK:
-            why_too_early = self._why_too_early(episode, policy, step, unused_time.until, now)
+            why_too_early = _why_too_early(unused_time, now)
             if why_too_early is not None:
                 return why_too_early
         return self.refused_answers(unused_time, now)
-
-    def _counts_from(
-        self, episode: Episode, policy: Policy, step: Step, expires_at: UtcDatetime
-    ) -> UtcDatetime | None:
-        """Return when silence begins to count, by the deliveries whose seals fit and the end of the
-        question (`expires_at`); `None` if the question or its escalation was not delivered. Raises:
-        CloudError."""
-        contacts = policy.ownership.asked_and_escalated(episode.owner, episode.project)
-        return silence_from(episode, self.seals.deliveries(episode, step), contacts, expires_at)
-
-    def _why_too_early(
-        self,
-        episode: Episode,
-        policy: Policy,
-        step: Step,
-        expires_at: UtcDatetime,
-        now: UtcDatetime,
-    ) -> str | None:
-        """Return why people did not have both messages for long enough; `None` if they had.
-
-        Raises: CloudError.
-        """
-        counts_from = self._counts_from(episode, policy, step, expires_at)
-        if counts_from is None:
-            return (
-                "nobody answered, but the question or the escalation was not delivered to "
-                "the people who are asked"
-            )
-        if now < counts_from - RETRIES_OF_A_STAGE:
-            return (
-                "nobody answered, but a message was late: there is time to answer "
-                f"until {in_utc(counts_from)}"
-            )
-        return None
 
     def _unused_question(
         self,
@@ -116,15 +78,29 @@ class AnswerTimes:
         policy: Policy,
         step: Step,
     ) -> UnusedAnswerTime | None:
-        """Return the time to answer of a question that has expired; `None` once a step was noted.
+        """Return the time to answer of a question that has expired; `None` once a step was noted
+        and silence counts, or if the step only makes snapshots of what was stopped.
 
-        Raises: SafetyError if a step was noted before silence counted; CloudError.
+        Several roles can write the note of a step, so it shortens nobody's time: before silence
+        counts, the step waits as if nothing was noted. Raises: CloudError.
         """
-        if episode.progress.steps_done:
-            self._silence_must_have_counted(episode, policy, step, approval.expires_at)
+        if only_copies_what_is_stopped(episode, step):
             return None
-        length = schedule.expire_at - schedule.ask_at
-        return UnusedAnswerTime(what="nobody answered", length=length, until=approval.expires_at)
+        now = self.clock.now()
+        deliveries = self.seals.deliveries(episode, step)
+        contacts = policy.ownership.asked_and_escalated(episode.owner, episode.project)
+        counts_from = silence_from(episode, deliveries, contacts, approval.expires_at)
+        has_begun = bool(episode.progress.steps_done)
+        if has_begun and counts_from is not None and counts_from <= now:
+            return None
+        asked_at = question_delivered_at(episode, deliveries) or schedule.ask_at
+        return UnusedAnswerTime(
+            what="nobody answered",
+            length=now - asked_at,
+            planned_end=approval.expires_at,
+            counts_from=counts_from,
+            starts_again=False,
+        )
 
     def _unused_notice(
         self, episode: Episode, policy: Policy, step: Step
@@ -148,19 +124,27 @@ class AnswerTimes:
         length = max(
             episode.asking.notice_length, timedelta(minutes=policy.approval.notice_minutes)
         )
-        return UnusedAnswerTime(what="nobody held it", length=length, until=ends_at)
+        return UnusedAnswerTime(
+            what="nobody held it",
+            length=length,
+            planned_end=ends_at,
+            counts_from=ends_at,
+            starts_again=True,
+        )
 
-    def _silence_must_have_counted(
-        self, episode: Episode, policy: Policy, step: Step, expires_at: UtcDatetime
-    ) -> None:
-        """Require that question and escalation were delivered and the time to answer is over,
-        although the record says that a step has begun.
 
-        Several roles can write that record, so it shortens nobody's time. Raises: SafetyError;
-        CloudError.
-        """
-        counts_from = self._counts_from(episode, policy, step, expires_at)
-        if counts_from is None or self.clock.now() < counts_from - RETRIES_OF_A_STAGE:
-            raise SafetyError(
-                "the record says that a step began before the time to answer was over"
-            )
+def _why_too_early(unused_time: UnusedAnswerTime, now: UtcDatetime) -> str | None:
+    """Return why people did not have both messages of a question for long enough; `None` if they
+    had."""
+    counts_from = unused_time.counts_from
+    if counts_from is None:
+        return (
+            "nobody answered, but the question or the escalation was not delivered to "
+            "the people who are asked"
+        )
+    if now < counts_from:
+        return (
+            "nobody answered, but a message was late: there is time to answer "
+            f"until {in_utc(counts_from)}"
+        )
+    return None

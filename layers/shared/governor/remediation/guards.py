@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
+from governor.approvals.rules.approval import RETRIES_OF_A_STAGE
 from governor.approvals.rules.sealing import ended_unsealed
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
@@ -43,7 +44,7 @@ from governor.policy.accounts import Accounts
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import AskedUnder
-from governor.remediation.answer_time import RETRIES_OF_A_STAGE, AnswerTimes
+from governor.remediation.answer_time import AnswerTimes
 from governor.remediation.clearance import Cleared
 from governor.remediation.inspect_instance import InspectInstance
 from governor.remediation.rules.same_as_asked import (
@@ -119,7 +120,8 @@ class Guards:
         """Return why the step waits: everything is paused, plans are frozen, or people had no time
         or no way to answer. Return `None` if nothing holds the step back.
 
-        Raises: MetricsLate while it is not known whether answers were refused; CloudError.
+        Raises: SafetyError if requests were refused in the time to answer; MetricsLate while it is
+        not known whether answers were refused; CloudError.
         """
         why_frozen = self._why_frozen(cleared, step)
         if why_frozen is not None:
@@ -128,9 +130,7 @@ class Guards:
         if unused_time is None:
             return None
         now = self.clock.now()
-        return self.answer_times.why_silence_must_wait(
-            cleared.episode, cleared.applied.policy, step, unused_time, now
-        )
+        return self.answer_times.why_silence_must_wait(cleared.episode, unused_time, now)
 
     def _why_frozen(self, cleared: Cleared, step: Step) -> str | None:
         """Return the pause or the freeze that holds the step back; `None` if there is neither. A

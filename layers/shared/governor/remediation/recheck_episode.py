@@ -173,6 +173,8 @@ class RecheckEpisode:
         """
         try:
             cleared = self.guards.check(ref, step)
+            now = self.clock.now()
+            held_back = self._wait_or_end(cleared, step, now)
         except (Held, Interrupted) as error:
             outcome = Outcome.HELD if isinstance(error, Held) else Outcome.INTERRUPTED
             return Rechecked.ended(outcome, str(error))
@@ -180,8 +182,6 @@ class RecheckEpisode:
             return Rechecked.ended(Outcome.VOID, str(error))
         except SafetyError as error:
             return self._end_by_guard(ref, error)
-        now = self.clock.now()
-        held_back = self._wait_or_end(cleared, step, now)
         ended = self._end_if_changed(cleared, step, now, is_held_back=held_back is not None)
         if ended is not None:
             return ended
@@ -319,7 +319,8 @@ class RecheckEpisode:
         a cap, or readings that are new enough to act without a person's approval.
 
         Return that the episode ends if such a wait has lasted as long as an approval lives; `None`
-        if nothing holds the step back. Raises: CloudError; MetricsLate.
+        if nothing holds the step back. Raises: SafetyError if requests were refused in the time to
+        answer; CloudError; MetricsLate.
         """
         episode = cleared.episode
         why_held_back = self.guards.why_held_back(cleared, step)
@@ -334,12 +335,15 @@ class RecheckEpisode:
         if delay is None:
             return None
 
-        # The wait counts from the moment from which the step could have been done.
         hours = cleared.applied.policy.approval.wait_at_most_hours
         unused_time = cleared.unused_answer_time
-        since = approved_at(episode, approval) if unused_time is None else unused_time.until
-        waited = now - since
-        left = timedelta(hours=hours) - waited
+        waits_since = approved_at(episode, approval)
+        counted_from = waits_since
+        if unused_time is not None:
+            waits_since = unused_time.planned_end
+            # The limit counts from the moment from which the step could have been done.
+            counted_from = unused_time.until
+        left = timedelta(hours=hours) - (now - counted_from)
         if left <= timedelta(0):
             over = (
                 f"it waited for {hours} h, the longest that an approval may wait "
@@ -348,7 +352,7 @@ class RecheckEpisode:
             return Rechecked.ended(Outcome.REFUSED, f"{delay.why}; {over}")
         # No later than the end of the approval, but never sooner than the delay itself.
         latest_wait = max(delay.wait, left)
-        wait = min(wait_before_next_check(delay.wait, waited), latest_wait)
+        wait = min(wait_before_next_check(delay.wait, now - waits_since), latest_wait)
         return Rechecked.waits(delay.why, wait)
 
     def _cap_delay(self, cleared: Cleared, step: Step, now: UtcDatetime) -> _Delay | None:

@@ -343,11 +343,12 @@ def waiting_alert(
     episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
 ) -> Alert:
     """Return the message that an approved step waits, with the reason `why` and what to do. It
-    waits `hours` at most."""
-    approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
+    waits `hours` at most, which are not named if nobody answered: they may begin days later."""
+    is_unanswered = approval.status is ApprovalStatus.EXPIRED
+    approval_stands = episode.mode is Mode.ASK and not is_unanswered
     is_stopped = Step.STOP in episode.progress.steps_done and not episode.is_undone
     words = {
-        "hours": hours,
+        "hours": None if is_unanswered else hours,
         "stands": approval_stands,
         "is_stopped": is_stopped,
         "done": "terminated" if episode.plan.destroys else "stopped",

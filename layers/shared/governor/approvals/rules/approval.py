@@ -61,7 +61,11 @@ def first_approval(episode: Episode) -> Approval:
 
 ON_TIME = timedelta(minutes=15)
 """A stage that begins at most so late is on time, and changes no deadline. Silence counts with the
-same tolerance (`RETRIES_OF_A_STAGE` in remediation)."""
+same tolerance (`RETRIES_OF_A_STAGE`)."""
+
+RETRIES_OF_A_STAGE = timedelta(minutes=15)
+"""The longest time by which retries delay a stage: its clock starts with its task, and its expiry
+is written after retries of that task."""
 
 _LONGEST_RUN = timedelta(minutes=15)
 """The longest run of a Lambda function: one run writes a message and delivers it. Source: AWS
@@ -393,15 +397,18 @@ def silence_from(
     expires_at: UtcDatetime,
 ) -> UtcDatetime | None:
     """Return when silence begins to count as an answer: once the people who are asked have had the
-    question and its escalation for as long as planned. If one of these was late, also not before
-    all of `contacts` work: the planned time was in their working hours, and the moved one may not
+    question and its escalation for as long as planned, less the longest time of retries, and all of
+    them are at work. The planned time is in their working hours, but that of a late message may not
     be.
 
     The planned times do not apply to a late question, whose times are computed again. It counts
     until `expires_at`, when it expired, and people must have had both messages for as long as the
     policy gave them when the episode was opened. A question of an earlier release, which does not
-    say how long that is, keeps the planned distances. Return `None` if the question or its
-    escalation was delivered to nobody, or nobody is asked.
+    say how long that is, keeps the planned distances.
+
+    The working hours are those of `contacts`, which today's policy names, and those that the
+    episode has recorded: whichever come later. Return `None` if the question or its escalation was
+    delivered to nobody, or nobody is asked.
     """
     planned = episode.asking.schedule
     all_deliveries = list(deliveries)
@@ -411,15 +418,22 @@ def silence_from(
         return None
     question_delay = asked_at - planned.ask_at
     escalation_delay = escalated_at - planned.escalate_at
-    delay = max(question_delay, escalation_delay)
-    had_it_until = planned.expire_at + delay
+    had_it_until = planned.expire_at + max(question_delay, escalation_delay)
     asked_under = episode.asking.asked_under
     if question_delay > ON_TIME and asked_under is not None:
         rule = asked_under.approval
         had_question_until = asked_at + rule.time_to_answer
         had_escalation_until = escalated_at + timedelta(minutes=rule.expire_after_minutes)
         had_it_until = max(had_question_until, had_escalation_until, expires_at)
-    return had_it_until if delay <= ON_TIME else next_working(had_it_until, contacts)
+    earliest = had_it_until - RETRIES_OF_A_STAGE
+    at_work_by_then = next_working(earliest, episode.asking.contact_hours)
+    at_work_today = next_working(earliest, contacts)
+    return max(at_work_by_then, at_work_today)
+
+
+def question_delivered_at(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return when people first got the question; `None` if nobody has it."""
+    return _delivered_at(episode, Stage.ASK, deliveries)
 
 
 def _delivered_at(
