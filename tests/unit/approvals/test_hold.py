@@ -143,7 +143,7 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     )
     assert (Outcome.HELD, Outcome.STOPPED) == (episode_of(world).outcome, episode_of(world).became)
     text = "\n".join(world.announcer.sent[-1].lines)
-    assert "its snapshots were started. Nothing was deleted" in text
+    assert "its snapshots began. Nothing was deleted" in text
     assert "It stays stopped" in text
     assert "while it runs" not in text
     assert "EC2 has been asked to start it" in undo(world)

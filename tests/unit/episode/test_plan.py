@@ -203,9 +203,8 @@ KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
 COPIES = "one snapshot of each EBS volume, for at least 30 days"
 ITSELF = "the instance itself; starting it again needs free capacity for its type"
 AFTER = (
-    "what it writes to its volumes after the snapshots begin, because it cannot be stopped "
-    "first; they are "
-    "crash-consistent"
+    "what it writes to its volumes after the snapshots begin. It cannot be stopped first, so the "
+    "snapshots are crash-consistent"
 )
 TWO = (Volume("vol-1", "/dev/xvda", True, 100), Volume("vol-2", "/dev/sdb", False))
 

@@ -131,6 +131,13 @@ def test_a_rehearsal_and_a_mere_message_stop_nothing(on_expiry: OnExpiry) -> Non
         assert "will be" not in subject
 
 
+def test_a_mere_message_says_in_its_subject_that_it_asks_for_nothing() -> None:
+    """After the name, which a locked phone shows, and before the figures."""
+    subject = alert_of(episode_of(Mode.AUTO, action=Action.NOTIFY_ONLY), Stage.TELL).subject
+
+    assert subject.startswith("notebook-7 keeps running. For your information: idle ")
+
+
 def test_a_stopped_instance_stays_stopped() -> None:
     """Silence terminates nothing."""
     subject = alert_of(asked_about_stopped(), Stage.ASK).subject

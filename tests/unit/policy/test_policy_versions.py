@@ -114,7 +114,7 @@ def test_a_change_of_the_parameter_before_the_first_version_is_announced() -> No
         world.review()
         world.review()
         (alert,) = world.told()
-        assert "The policy changed: the SSM parameter" == alert.subject
+        assert "The policy changed in the SSM parameter" == alert.subject
         assert {"-mode: observe", "+mode: ask"} <= set(
             alert.lines
         ) or "+mode: observe" in alert.lines

@@ -571,7 +571,7 @@ def test_a_refused_stop_is_named_and_leaves_no_note() -> None:
 
 
 def test_refused_snapshots_before_a_termination_are_named_and_not_said_to_exist() -> None:
-    """Before, the message said that the termination failed after the snapshots were started."""
+    """Before, the message said that the termination failed after the snapshots began."""
     world = World(action=Action.TERMINATE)
     world.put_away(world.ref, Step.STOP)
     world.ec2.failures["create_snapshots"] = [AccessDenied("an SCP says no")]
@@ -581,7 +581,7 @@ def test_refused_snapshots_before_a_termination_are_named_and_not_said_to_exist(
 
     [alert] = world.announcer.sent
     assert "Could not snapshot notebook. It is stopped; nothing was deleted" == alert.subject
-    assert "snapshots were started" not in " ".join(alert.lines)
+    assert "snapshots began" not in " ".join(alert.lines)
 
 
 def test_snapshots_whose_answer_was_lost_may_exist() -> None:
@@ -594,7 +594,7 @@ def test_snapshots_whose_answer_was_lost_may_exist() -> None:
     recorder(world)(world.ref, Outcome.FAILED, "Unavailable")
 
     [alert] = world.announcer.sent
-    assert "some of its snapshots may have been started" in " ".join(alert.lines)
+    assert "some of its snapshots may have begun" in " ".join(alert.lines)
 
 
 def test_a_refused_termination_of_a_spot_instance_is_named() -> None:

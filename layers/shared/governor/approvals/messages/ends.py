@@ -261,7 +261,7 @@ def _title_clause(clauses: Sequence[str], *, is_undone: bool) -> str:
 
 
 def _joined(clauses: Sequence[str]) -> str:
-    """Return the clauses as one: `it is stopped, and its snapshots were started`. Return an empty
+    """Return the clauses as one: `it is stopped, and its snapshots began`. Return an empty
     text without clauses."""
     if not clauses:
         return ""

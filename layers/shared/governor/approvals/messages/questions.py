@@ -101,6 +101,8 @@ def stage_words(
     price = episode.price.usd_per_hour
     idle = idle_text(episode, at)
     silence = consequence(episode, until, at, is_question=stage is not Stage.TELL)
+    kind = _stage_kind(episode, stage)
+    label = "For your information" if kind == "informs" else LABELS[stage]
     saving = ""
     if plan.steps and episode.mode is not Mode.OBSERVE:
         saving = saving_text(plan)
@@ -114,8 +116,8 @@ def stage_words(
         restart_line = [restart]
     tools = tools_text(episode)
     values = {
-        "kind": _stage_kind(episode, stage),
-        "subject": with_figures(silence.subject, LABELS[stage], _subject_figures(episode, idle)),
+        "kind": kind,
+        "subject": with_figures(silence.subject, label, _subject_figures(episode, idle)),
         "happens": silence.sentence,
         "cost": bool(price),
         "news": news_text(episode, stage, at),

@@ -86,7 +86,7 @@ class Policy(Section):
         if self.approval.on_expiry == "act" and terminates:
             yield (
                 ("approval", "on_expiry"),
-                "act cannot go with a plan that terminates; silence is no yes",
+                "act cannot go with a plan that terminates: silence cannot approve a termination",
             )
         yield from self._uneven_windows()
 
