@@ -259,6 +259,27 @@ def test_no_line_of_a_card_begins_with_a_dot(
         assert any(row["wrapped"] for row in rows), f"no line of {address} is wrapped"
 
 
+@pytest.mark.parametrize("address", VIEWS)
+def test_no_card_ends_with_a_dot(
+    new_visitor: NewVisitor, fleet: ConsoleWorld, address: str
+) -> None:
+    """A cell without words or a picture takes no place, and so no dot stands before it."""
+    visitor = at_a_desk(new_visitor)
+    serve(visitor, fleet)
+    visitor.open(SITE + address)
+    visitor.page.set_viewport_size({"width": 390, "height": 900})
+
+    assert [] == visitor.page.evaluate(_SHOWN_EMPTY_CELLS)
+
+
+_SHOWN_EMPTY_CELLS = """
+() => [...document.querySelectorAll(".cards tbody td")]
+  .filter((cell) => getComputedStyle(cell).display !== "none")
+  .filter((cell) => !cell.innerText.trim() && !cell.querySelector("svg"))
+  .map((cell) => cell.parentElement.innerText)
+"""
+"""Gives the text of each row in which a cell without content takes a place."""
+
 _ROWS_OF_CARDS = """
 () => [...document.querySelectorAll(".cards tbody tr")].map((row) => {
   const range = document.createRange();

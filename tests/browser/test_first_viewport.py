@@ -189,7 +189,7 @@ def test_the_texts_of_the_pictures_can_be_read(phone: Page) -> None:
 
 
 def test_forced_colors_keep_the_picture_and_the_buttons(phone: Page) -> None:
-    """Work and idleness are told apart, and the button that stops can be read."""
+    """Use, idleness and missing data are told apart, and the button that stops can be read."""
     phone.emulate_media(forced_colors="active")
     phone.set_content(hard(World()).get().sent)
 
@@ -207,12 +207,20 @@ def test_forced_colors_keep_the_picture_and_the_buttons(phone: Page) -> None:
         assert 3 == len(set(kinds.values())), kinds
         # The reader's theme may have any colors: only text and ground are sure to differ.
         assert color("body", "color") == kinds["busy"][0]
-        assert color("body", "backgroundColor") == kinds["idle"][0] == kinds["gap"][0]
+        assert color("body", "backgroundColor") == kinds["idle"][0]
+        assert 'url("#gap-pattern")' == kinds["gap"][0]
         assert color("body", "color") == kinds["idle"][1] == kinds["gap"][1]
     stop = [color("a.danger", name) for name in ("color", "backgroundColor")]
     assert 2 == len(set(stop)), stop
+    squares = {
+        part: phone.locator(f"figure .key.{part}").evaluate(
+            "one => getComputedStyle(one, '::before').backgroundImage"
+        )
+        for part in ("idle", "gap")
+    }
+    assert ("none", True) == (squares["idle"], "gradient" in squares["gap"])
     keys = [re.sub(r"\s+", " ", one) for one in phone.locator("figure .key").all_inner_texts()]
-    assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
+    assert ["used", "under 5%", "no data", "idle time", "threshold"] == keys
 
 
 @pytest.mark.parametrize(("case", "name"), [("notice", "Hold it"), ("sign-in", "Sign in")])

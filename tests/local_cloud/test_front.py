@@ -116,6 +116,14 @@ def test_who_has_no_session_that_holds_gets_one_and_the_page(front: Front, site:
     assert (200, True) == (answer.status, said.startswith("dressed"))
 
 
+def test_a_form_without_a_session_gets_the_answer_of_the_console(front: Front, site: _Site) -> None:
+    """A redirect to the page would hide that the answer was not recorded."""
+    answer, said = _ask(front, "POST", "/kept", "answer=keep", Accept="text/html")
+
+    assert (401, None) == (answer.status, answer.getheader("Set-Cookie"))
+    assert said.startswith("dressed /kept <body>POST")
+
+
 def test_names_of_headers_may_be_in_lower_case(front: Front, site: _Site) -> None:
     """As some clients send them."""
     assert 303 == _ask(front, "GET", "/kept", accept="text/html")[0].status

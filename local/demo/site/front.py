@@ -1,8 +1,9 @@
 """One origin on loopback: the stack's pages at their own paths, under the banner, and the
 simulation's pages.
 
-Whoever comes without a session that holds gets one, through the console's own doors. A request for
-another host is refused: that would be a name which was rebound to this machine.
+Whoever opens a page without a session that holds gets one, through the console's own doors. A form
+without one gets the console's answer. A request for another host is refused: that would be a name
+which was rebound to this machine.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ class Front:
             if method != "POST" and (own := site.own_page(path)) is not None:
                 return own
             reply = ask(site.api, method, path, headers, body)
-            if reply.status == HTTPStatus.UNAUTHORIZED and "text/html" in headers.get("Accept", ""):
+            is_for_a_person = "text/html" in headers.get("Accept", "")
+            is_locked_out = reply.status == HTTPStatus.UNAUTHORIZED and is_for_a_person
+            # The console says of a form that it was not carried out.
+            if is_locked_out and method != "POST":
                 return Reply(303, (("Location", path), *self._new_session(site)), b"")
             return site.dress(path, reply) if reply.is_page else reply
         except _NO_ANSWER as error:

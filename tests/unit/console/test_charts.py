@@ -76,24 +76,24 @@ def test_hours_are_dated_in_the_zone_of_the_reader() -> None:
     chart = charts.hourly((80, 2, None, 0), NOW, "Europe/Berlin", 5.0)
 
     assert ("Fri 10:00", "Fri 12:00", "Fri 13:02 Berlin") == chart.along
-    assert [1, 2, 1] == [len(boxes(chart.shapes, kind)) for kind in ("work", "idle", "no-data")]
+    assert [1, 2, 1] == [len(boxes(chart.shapes, kind)) for kind in ("used", "idle", "no-data")]
 
 
 def test_the_hour_that_has_just_begun_is_no_gap() -> None:
     """Its first readings come some minutes later; an earlier hour without any is one."""
     chart = charts.hourly((80, None, 2, None), NOW, "UTC", 5.0)
 
-    assert [1, 1, 1] == [len(boxes(chart.shapes, kind)) for kind in ("work", "idle", "no-data")]
+    assert [1, 1, 1] == [len(boxes(chart.shapes, kind)) for kind in ("used", "idle", "no-data")]
 
 
 def test_times_outside_of_a_strip_are_cut() -> None:
     """And what lies outside altogether is not drawn."""
     day = timedelta(days=1)
-    spans = [("idle", NOW - 50 * day, NOW - 5 * day), ("work", NOW - 60 * day, NOW - 55 * day)]
+    spans = [("idle", NOW - 50 * day, NOW - 5 * day), ("used", NOW - 60 * day, NOW - 55 * day)]
     chart = charts.strip(spans, NOW - 10 * day, NOW)
 
     assert [(0.0, 0.0, 500.0, 200.0)] == boxes(chart.shapes, "idle")
-    assert [] == boxes(chart.shapes, "work")
+    assert [] == boxes(chart.shapes, "used")
 
 
 def test_a_later_span_of_a_strip_covers_those_before_and_none_after() -> None:
@@ -102,23 +102,23 @@ def test_a_later_span_of_a_strip_covers_those_before_and_none_after() -> None:
     spans = [
         ("asked", NOW - 6 * day, NOW - 5 * day),
         ("running", NOW - 10 * day, NOW),
-        ("work", NOW - 8 * day, NOW - 2 * day),
+        ("used", NOW - 8 * day, NOW - 2 * day),
         ("running", NOW - 5 * day, NOW - 4 * day),
     ]
     shapes = charts.strip(spans, NOW - 10 * day, NOW).shapes
 
     assert [] == boxes(shapes, "asked")
-    assert [(200.0, 0.0, 300.0, 200.0), (600.0, 0.0, 200.0, 200.0)] == sorted(boxes(shapes, "work"))
+    assert [(200.0, 0.0, 300.0, 200.0), (600.0, 0.0, 200.0, 200.0)] == sorted(boxes(shapes, "used"))
     assert [0.0, 500.0, 800.0] == sorted(left for left, *_ in boxes(shapes, "running"))
 
 
 def test_a_short_span_of_a_strip_can_be_seen_and_stays_inside() -> None:
     day = timedelta(days=1)
-    spans = [("work", NOW - 10 * day, NOW), ("asked", NOW - timedelta(minutes=1), NOW)]
+    spans = [("used", NOW - 10 * day, NOW), ("asked", NOW - timedelta(minutes=1), NOW)]
     shapes = charts.strip(spans, NOW - 10 * day, NOW).shapes
 
     assert [(998.0, 0.0, 2.0, 200.0)] == boxes(shapes, "asked")
-    assert [(0.0, 0.0, 998.0, 200.0)] == boxes(shapes, "work")
+    assert [(0.0, 0.0, 998.0, 200.0)] == boxes(shapes, "used")
 
 
 @pytest.mark.parametrize("address", ["/", "/savings", "/projects/vision", INSTANCE])

@@ -211,6 +211,14 @@ def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
     assert 200 * 1024 > len(html(fleet, world_of(500), size="500").encode())
 
 
+def test_a_cell_of_the_next_step_is_empty_if_nothing_happens_next() -> None:
+    """White space in it would leave a dot at the end of a card."""
+    world = ConsoleWorld()
+    world.keep(make_row(1, verdict="exempt", idle_since=None))
+
+    assert html(fleet, world).count("<td></tbody>") == 1
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

@@ -231,7 +231,7 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
         )
     )
     found = text(world)
-    kinds = ("running", "no-data", "work", "idle", "asked", "stopped")
+    kinds = ("running", "no-data", "used", "idle", "asked", "stopped")
     assert [found.count(f'class="{kind}" d=') for kind in kinds] == [1] * 6
 
 

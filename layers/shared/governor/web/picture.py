@@ -44,6 +44,12 @@ _SHORT_WORDS = {NEURON_CORE: "core"}
 """Words for labels, where the word itself is wider than the room on the left."""
 _NO_THRESHOLD = 0.0
 """The threshold of memory and power: they are never idle."""
+_GAP_PATTERN = (
+    '<pattern id="gap-pattern" patternUnits="userSpaceOnUse" width="6" height="6">'
+    '<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5"/></pattern>'
+)
+"""Hatching for time without readings, in both pictures of a page. The style sheet uses it where the
+reader's own colors replace ours."""
 
 
 class Strip(NamedTuple):
@@ -88,7 +94,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
     highest = busiest(drawn.gpus, window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"
     word = part_word_of_type(episode.instance.instance_type)
-    parts = [_begin(_BOTTOM + _FOOT, "busiest", f"Utilization of the busiest {word} over {about}")]
+    title = f"Utilization of the busiest {word} over {about}"
+    parts = [_begin(_BOTTOM + _FOOT, "busiest", title), _GAP_PATTERN]
     for percent in (100, 50, 0):
         y = _height(percent)
         parts.append(_level_line("frame", y))

@@ -109,12 +109,12 @@ def hourly(
     hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
 ) -> Chart:
     """Draw a bar for the highest utilization in percent of each clock hour up to that of `until`,
-    as work, or as idle below `idle_below`; hours without a reading (`None`) are bars of full
+    as used, or as idle below `idle_below`; hours without a reading (`None`) are bars of full
     height, of the kind `no data`. The last hour is not over, so without a reading it stays empty.
     Labels are in the time zone `zone`, such as `Europe/Berlin`."""
     last_hour = len(hours) - 1
     step = _WIDTH / max(1, len(hours))
-    boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
+    boxes: dict[str, list[str]] = {"used": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
         if percent is None and number == last_hour:
             continue
@@ -122,7 +122,7 @@ def hourly(
         kind = "no data"
         if percent is not None:
             height = max(3.0, _HEIGHT * percent / 100)
-            kind = "idle" if percent < idle_below else "work"
+            kind = "idle" if percent < idle_below else "used"
         boxes[kind].append(_box(number * step + 1, _HEIGHT - height, step - 2, height))
     shapes = _markup(_paths(boxes))
     start = hour_of(until) - HOUR * last_hour

@@ -17,7 +17,7 @@ from governor.limits.rules.breaker import HOUR, hour_of
 from governor.money.model.ledger import LedgerEntry
 from governor.verdict.model import IDLE
 
-KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
+KINDS = ("used", "idle", "asked", "stopped", "running", "no data")
 STOPS_DRAWN = 42
 """The most stops whose day before is drawn: one a night."""
 Span = tuple[str, UtcDatetime, UtcDatetime]
@@ -77,7 +77,7 @@ def _spans_now(row: FleetRow, page: FleetPage, now: UtcDatetime) -> Iterator[Spa
         if percent is None and start == last_hour:
             # It has just begun: its first readings come some minutes later.
             continue
-        kind = "no data" if percent is None else "work"
+        kind = "no data" if percent is None else "used"
         first = max(row.launched_at, start)
         if row.idle_since is None or first < row.idle_since:
             yield kind, first, max(first, min(start + HOUR, now))
@@ -108,7 +108,7 @@ def _day_before(episode: Episode) -> Iterator[Span]:
 
 def _kind_of(percent: Percent | None, below: Percent) -> str:
     """Return the kind of span for a reading: `no data` for `None`, `idle` below the threshold, else
-    `work`."""
+    `used`."""
     if percent is None:
         return "no data"
-    return "work" if percent >= below else "idle"
+    return "used" if percent >= below else "idle"
