@@ -81,7 +81,7 @@ def test_every_reason_has_words_and_a_finder() -> None:
 
 REASON_BY_VERDICT = {
     VerdictKind.EXEMPT: {KeepReason.EXEMPTION_TAG, KeepReason.EXEMPTION},
-    VerdictKind.SNOOZED: {KeepReason.KEEP},
+    VerdictKind.SNOOZED: {KeepReason.KEEP, KeepReason.UNDO},
     VerdictKind.MANAGED_ELSEWHERE: {KeepReason.MANAGER},
     VerdictKind.FROZEN: {KeepReason.FREEZE},
 }
@@ -233,8 +233,8 @@ def test_a_keep_after_an_undo_names_who_had_it_started() -> None:
     world.state.store_hold(TARGET, moved, replace(hold, kept_in="another"))
     world.sweep(5)
 
-    assert ("keep", "link:ada@example.com", until) == kept(world, instance_id)
-    assert ("keep", "", until) == kept(world, moved)
+    assert ("undo", "link:ada@example.com", until) == kept(world, instance_id)
+    assert ("undo", "", until) == kept(world, moved)
 
 
 def test_a_keep_that_an_earlier_release_stored_names_no_earlier_person() -> None:

@@ -87,15 +87,16 @@ def why_kept(swept: SweptInstance) -> Keep | None:
 
 
 def why_kept_by_people(hold: Hold, row: FleetRow, keep_by: str) -> Keep | None:
-    """Return the answer of a person that keeps an instance of which EC2 says nothing, by its `hold`
-    and its `row` so far; `None` if none does. `keep_by` is the person of a keep; empty if that is
-    not known."""
+    """Return the answer or the undo of a person that keeps an instance of which EC2 says nothing, by
+    its `hold` and its `row` so far; `None` if none does. `keep_by` is the person of a keep; empty
+    if that is not known."""
     exempter = _exempter(hold, row)
     if exempter is not None:
         return Keep(KeepReason.EXEMPTION, exempter.name)
-    if row.kept_until is not None:
-        return Keep(KeepReason.KEEP, keep_by, row.kept_until)
-    return None
+    if row.kept_until is None:
+        return None
+    reason = KeepReason.KEEP if hold.own_keeper is None else KeepReason.UNDO
+    return Keep(reason, keep_by, row.kept_until)
 
 
 def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
@@ -124,6 +125,14 @@ def _exempter(hold: Hold, row: FleetRow) -> _KeptBy | None:
     if hold.exempt_in != row.project:
         return _KeptBy()
     return _KeptBy(hold.exempter)
+
+
+def _undo(swept: SweptInstance) -> _KeptBy | None:
+    """Return the person who undid the stop of the instance, and until when that keeps it; `None` if
+    no undo does."""
+    if swept.case.record.hold.own_keeper is None:
+        return None
+    return _keep(swept)
 
 
 def _keep(swept: SweptInstance) -> _KeptBy | None:
@@ -248,6 +257,7 @@ def _read_later(swept: SweptInstance) -> UtcDatetime | None:
 FINDERS: Mapping[KeepReason, Callable[[SweptInstance], _KeptBy | None]] = {
     KeepReason.EXEMPTION_TAG: _exemption_tag,
     KeepReason.EXEMPTION: _exemption,
+    KeepReason.UNDO: _undo,
     KeepReason.KEEP: _keep,
     KeepReason.MANAGER: _manager,
     KeepReason.FREEZE: _freeze,

@@ -28,6 +28,7 @@ class KeepReason(StrEnum):
 
     EXEMPTION_TAG = "exemption-tag"
     EXEMPTION = "exemption"
+    UNDO = "undo"
     KEEP = "keep"
     MANAGER = "manager"
     FREEZE = "freeze"
@@ -44,6 +45,7 @@ class KeepReason(StrEnum):
 WORDS: Mapping[KeepReason, str] = {
     KeepReason.EXEMPTION_TAG: "exempt by a tag",
     KeepReason.EXEMPTION: "exempt by an answer",
+    KeepReason.UNDO: "started again by a person",
     KeepReason.KEEP: "kept by an answer",
     KeepReason.MANAGER: "another service runs it",
     KeepReason.FREEZE: "plans are frozen",
