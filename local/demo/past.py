@@ -16,7 +16,7 @@ from itertools import groupby
 from governor.alerts.model import UNASSIGNED
 from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.store.approvals import Approvals
-from governor.core.catalog import list_price
+from governor.core.catalog import list_price, shape_of
 from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Instance, Target
 from governor.episode.model.episode import Episode, Measurement, Outcome, Phase
@@ -243,7 +243,13 @@ def _decide(
     series = tuple(
         round(2 * noise(ref.instance_id, asked_at, number), 1) for number in range(window.bins)
     )
-    evidence = Evidence(window, MetricSource.AGGREGATE, (GpuReadings("all", series),))
+    shape = shape_of(member.instance_type)
+    evidence = Evidence(
+        window,
+        MetricSource.AGGREGATE,
+        (GpuReadings("all", series),),
+        gpus_expected=shape.accelerator_count if shape else None,
+    )
     approval_id = f"past-{ref.instance_id[2:]}-{ref.number}"
     saving = Saving(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour)
     episode_store = Episodes(table)

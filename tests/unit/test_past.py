@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from governor.core.catalog import shape_of
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import UNGOVERNED, Share
 from governor.money.model.ledger import LedgerEntry
@@ -39,6 +40,15 @@ def state() -> EveryStore:
 
 def entries(state: EveryStore) -> list[LedgerEntry]:
     return [one for month in months(NOW - WEEKS, NOW) for one in state.entries(month)]
+
+
+def test_a_record_of_the_past_names_the_gpus_of_its_type(state: EveryStore) -> None:
+    """They were measured together, as one series."""
+    for entry in entries(state):
+        episode = state.episode(entry.episode)
+        shape = shape_of(entry.instance_type)
+        if episode is not None and shape is not None:
+            assert shape.accelerator_count == episode.measurement.evidence.gpus_expected
 
 
 def test_every_month_of_the_past_adds_up(state: EveryStore) -> None:

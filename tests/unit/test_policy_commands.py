@@ -75,7 +75,10 @@ def assert_refused(
             ":4: error: override b: where 'a', 'b' meet: idle.window_minutes: 61 is not "
             "a whole number",
         ),
-        ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence cannot approve a termination"),
+        (
+            "approval: {on_expiry: act}\nplan: {action: terminate}\n",
+            "silence cannot approve a termination",
+        ),
     ],
 )
 def test_a_mistake_has_its_file_line_and_path(

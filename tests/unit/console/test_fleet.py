@@ -65,6 +65,7 @@ def test_idle_instances_come_first_and_the_most_expensive_of_them_on_top() -> No
     [
         ({"q": "TRAIN"}, ["train-1", "train-2"]),
         ({"q": "i-00000000000000003"}, ["serve-3"]),
+        ({"q": "Train research"}, ["train-2"]),
         ({"owner": "Research"}, ["train-2"]),
         ({"project": "vision", "verdict": "idle"}, ["train-1"]),
         ({"region": "eu-west-1"}, ["serve-3"]),

@@ -103,7 +103,7 @@ def test_the_questions_of_a_project_are_a_list_of_their_own() -> None:
 
     assert f"pick-{APPROVAL_ID}" in listed(f"project={project}")
     assert f"pick-{APPROVAL_ID}" not in listed("project=other")
-    assert "<bdi>other</bdi> has no open question." in listed("project=other")
+    assert "No open question for <bdi>other</bdi>." in listed("project=other")
 
 
 def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
@@ -395,5 +395,5 @@ def test_a_name_that_owns_no_open_question_is_not_said_to_be_all() -> None:
     page = site.ask("/questions?owner=nobody", cookies=site.cookies())["body"]
 
     assert "No question waits for an answer" not in page
-    assert "<bdi>nobody</bdi> has no open question" in page
+    assert "No open question for <bdi>nobody</bdi>." in page
     assert '<a href="/questions">Show all 2</a>' in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from governor.approvals.messages.sentences import cost_lines, price_text
 from governor.approvals.rules.approval import first_approval
 from governor.episode.model.episode import Outcome
-from governor.episode.model.plan import Price
+from governor.episode.model.plan import Price, Saving
+from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 from governor.web.api import question_document
 from tests.builders import NOW
@@ -87,3 +89,16 @@ def test_prepaid_capacity_says_so() -> None:
     assert "It is prepaid" in question_document(view)["cost"][0]
     assert "$0.00" not in body
     assert "<dd>prepaid</dd>" in body
+
+
+@pytest.mark.parametrize(("saved", "is_named"), [("0.214", True), ("0.2101", False)])
+def test_a_saving_above_the_price_says_that_storage_is_in_it(saved: str, is_named: bool) -> None:
+    """A termination deletes volumes, too. Amounts that look alike need no reason."""
+    world = World(Action.TERMINATE)
+    saving = Saving(Decimal(saved), Decimal(0))
+    world.change(
+        plan=replace(world.episode.plan, saving=saving), price=Price(Decimal("0.21"), "list")
+    )
+    label = re.findall(r"<dt>(a day saved[^<]*)</dt>", world.get().body)
+
+    assert [f"a day saved if terminated{', with its storage' if is_named else ''}"] == label

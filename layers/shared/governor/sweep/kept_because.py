@@ -87,8 +87,8 @@ def why_kept(swept: SweptInstance) -> Keep | None:
 
 
 def why_kept_by_people(hold: Hold, row: FleetRow, keep_by: str) -> Keep | None:
-    """Return the answer or the undo of a person that keeps an instance of which EC2 says nothing, by
-    its `hold` and its `row` so far; `None` if none does. `keep_by` is the person of a keep; empty
+    """Return the answer or the undo that keeps an instance of which EC2 says nothing, by its `hold`
+    and its `row` so far; `None` if none does. `keep_by` is the person of a keep or an undo; empty
     if that is not known."""
     exempter = _exempter(hold, row)
     if exempter is not None:

@@ -278,18 +278,19 @@ def _offered_names(rows: Sequence[Row], place: str) -> list[str]:
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Return whether the row has the wanted owner, project, account and Region, and contains the
-    searched text `q`, in any letter case. Empty values fit every row."""
+    """Return whether the row has the wanted owner, project, account and Region, and contains each
+    word of the searched text `q`, in any letter case. Empty values fit every row."""
     for place in _PLACES:
         if wanted[place] and getattr(row, place).casefold() != wanted[place].casefold():
             return False
-    return _contains(row, wanted["q"].casefold())
+    words = wanted["q"].casefold().split()
+    return all(_contains(row, word) for word in words)
 
 
-def _contains(row: FleetRow, text: str) -> bool:
-    """Return whether a searched field of the row contains the text, which the caller has
-    casefolded; true for an empty text."""
-    return any(text in getattr(row, name).casefold() for name in _SEARCHED)
+def _contains(row: FleetRow, word: str) -> bool:
+    """Return whether a searched field of the row contains the word, which the caller has
+    casefolded."""
+    return any(word in getattr(row, name).casefold() for name in _SEARCHED)
 
 
 def _is_cut(page: FleetPage, request: ViewRequest) -> bool:

@@ -275,8 +275,8 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
         losses += _lost_with_instance(facts.instance, launch)
     if Step.STOP not in steps:
         losses.append(
-            "what it writes to its volumes after the snapshots begin. It cannot be stopped first, so "
-            "the snapshots are crash-consistent"
+            "what it writes to its volumes after the snapshots begin. It cannot be stopped first, "
+            "so the snapshots are crash-consistent"
         )
     return tuple(losses)
 
