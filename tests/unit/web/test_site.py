@@ -915,6 +915,20 @@ def test_the_page_says_who_was_told_and_names_nobody() -> None:
     assert "alice@example.com" not in page.split("Messages sent")[1].split("</section>")[0]
 
 
+def test_deliveries_that_read_alike_are_one_line_with_the_number_of_recipients() -> None:
+    """Two equal lines look like a message that was sent twice; the page names no address."""
+    world = World()
+    name = world.ref.execution_name
+    for number, address in enumerate((ALICE, "bob@example.com")):
+        delivered = Delivery(name, f"ask-{name}", "email", address, NOW, delivery_id=str(number))
+        world.state.note_delivery(delivered)
+    sent = world.get().body.split("Messages sent")[1].split("</details>")[0]
+
+    assert ["Fri 12:02 UTC, question by email: delivered (2 recipients)"] == re.findall(
+        r"<li>([^<]*)</li>", sent
+    )
+
+
 # several questions on one page
 
 
