@@ -40,7 +40,7 @@ _COLUMNS = (
     Column("NAME", longest=_LONGEST_NAME, gives_way=True),
     Column("ACTION", is_colored=True, longest=12),
     Column("USD A DAY", is_number=True, longest=12),
-    Column("ENDS", is_colored=True, longest=13),
+    Column("ENDS", is_colored=True, longest=24),
     Column("OWNER", longest=_LONGEST_NAME, gives_way=True),
     Column("ID", longest=32),
     Column("TYPE", longest=20, is_spare=True),
@@ -132,11 +132,17 @@ def _price(usd_per_day: str | None) -> str:
 
 
 def _end(question: Mapping[str, Any]) -> str:
+    """Return when a question ends and, if the plan is carried out then, what becomes of the
+    instance: `in 1 min, then stopped`. A stack of the previous release does not say the latter."""
     if question.get("can_hold"):
         return "can be held"
     if question.get("can_hold_late"):
         return "EC2 was asked"
-    return in_or_ago(question["expires_at"])
+    end = in_or_ago(question["expires_at"])
+    if not question.get("acts_on_silence"):
+        return end
+    done = "terminated" if question["action"] == "terminate" else "stopped"
+    return f"{end}, then {done}"
 
 
 def _named(api: Api, arguments: argparse.Namespace, *, to_read: bool = False) -> str:

@@ -413,6 +413,19 @@ def test_a_list_says_when_questions_end_as_people_read_times(
     assert "2026-11-20T" not in "".join(found)
 
 
+@pytest.mark.parametrize(
+    ("action", "end"), [("stop", "in 5 h, then stopped"), ("terminate", "in 5 h, then terminated")]
+)
+def test_a_list_says_what_follows_if_nobody_answers(
+    capsys: pytest.CaptureFixture[str], action: str, end: str
+) -> None:
+    """Only of questions that act on silence."""
+    found = listed(capsys, QUESTION, {**QUESTION, "action": action, "acts_on_silence": True})
+
+    assert "then" not in found[1]
+    assert f"  {end}  " in found[2]
+
+
 def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
     """And until when; nothing as if it were decided."""
     for acts, silence in (

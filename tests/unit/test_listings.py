@@ -111,7 +111,8 @@ class Api:
                 "caps": [{"what": f"OWNER#{LONG}", "used": 100, "most": 500}],
                 "waiting": [question(1), question(2)],
             }
-        return {"questions": [question(1), question(2)]}
+        silent = {**question(2), "can_hold_late": False, "acts_on_silence": True}
+        return {"questions": [question(1), silent]}
 
 
 def list_questions() -> None:

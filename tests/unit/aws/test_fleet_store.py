@@ -93,6 +93,7 @@ GOLDEN = {
     "kept_by": "alice@example.com",
     "stays_until": "2026-11-20T12:00:00.123456+00:00",
     "stopped_at": "2026-11-20T12:00:00.123456+00:00",
+    "acts_on_silence": False,
 }
 """How a row is stored; a later release reads it so."""
 

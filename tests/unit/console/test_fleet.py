@@ -298,6 +298,8 @@ def test_each_verdict_has_its_words_and_what_happens_next(
     ("mode", "changes", "expected"),
     [
         ("ask", {}, "asked, 22 h left"),
+        ("ask", {"acts_on_silence": True}, "stopped in 22 h"),
+        ("ask", {"acts_on_silence": True, "verb": "terminate"}, "terminated in 22 h"),
         ("ask", {"expires_at": NOW}, "time to answer is over"),
         ("ask", {"asked_at": None}, "question not sent yet"),
         ("ask", {"asked_at": None, "approval_id": None}, "decided, in progress"),

@@ -75,6 +75,19 @@ def test_open_questions_say_the_oldest_and_the_next_to_expire() -> None:
     assert "oldest 9 h · $48 a day · next expires in 42 min" == text
 
 
+def test_a_question_that_stops_in_silence_says_so_beside_its_time() -> None:
+    """One minute to a stop is not one minute to nothing."""
+    world = ConsoleWorld()
+    acting = replace(asked(make_row(1), left=0.5), acts_on_silence=True)
+    world.keep(acting, asked(make_row(2), left=15))
+    _, text = tile(world, "Waiting for an answer")
+    page = html(overview, world)
+
+    assert text.endswith("next is stopped in 30 min")
+    assert '<td class="number">stopped in 30 min</td>' in page
+    assert '<td class="number left">15 h</td>' in page
+
+
 def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
     """The price comes before it; a question that is not sent yet has no end, and comes last."""
     world = ConsoleWorld()

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Literal
 
 import pytest
 
@@ -18,6 +19,7 @@ from governor.core.units import span
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import NOT_MEASURED, STOPPED, UNGOVERNED, FleetPage, FleetRow, Share
 from governor.money.store.ledger import booking
+from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.policy import Mode, Policy
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET, make_entry
@@ -146,6 +148,31 @@ def test_an_open_question_is_in_its_row() -> None:
         found.approval_id,
         found.expires_at,
     )
+
+
+@pytest.mark.parametrize(
+    ("on_expiry", "done"), [("no-action", None), ("act", "stopped")], ids=["nothing", "stop"]
+)
+def test_the_row_of_a_question_says_what_silence_does(
+    on_expiry: Literal["no-action", "act"], done: str | None
+) -> None:
+    """As long as the question is open."""
+    policy = Policy(
+        mode=Mode.ASK,
+        ownership=PEOPLE,
+        approval=ApprovalRule(on_expiry=on_expiry),
+        plan=PlanRule(local_disks_may_be_lost_unasked=True),
+    )
+    world, instance_id, _ = asked(world=FleetWorld(policy))
+    world.sweep(5)
+    open_row = row(world, instance_id)
+    stored = world.state.approval(approval_id_of(instance_id))
+    assert stored is not None
+    world.state.settle(stored.approval_id, decision(Answer.APPROVE))
+    world.sweep(5)
+
+    assert done == open_row.done_by_silence
+    assert row(world, instance_id).done_by_silence is None
 
 
 def test_the_row_has_the_deadline_that_messages_give() -> None:

@@ -330,7 +330,14 @@ class ViewRequest:
 
 def _without_question(row: FleetRow) -> FleetRow:
     """Return the row without its episode and question. Use it if the caller may not see these."""
-    return replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None)
+    return replace(
+        row,
+        episode=None,
+        approval_id=None,
+        asked_at=None,
+        expires_at=None,
+        acts_on_silence=False,
+    )
 
 
 def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:

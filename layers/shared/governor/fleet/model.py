@@ -89,6 +89,16 @@ class FleetRow:
     stopped_at: UtcDatetime | None = None
     """Time at which EC2 was asked to stop or terminate a `STOPPED` or `TERMINATED` instance. Its
     `episode` is then the one that did, and `usd_per_hour` the price while it ran."""
+    acts_on_silence: bool = False
+    """True if the action of the open question follows if nobody answers; false without one."""
+
+    @property
+    def done_by_silence(self) -> str | None:
+        """Return what becomes of the instance if nobody answers its open question: `stopped` or
+        `terminated`; `None` if nothing does."""
+        if not self.acts_on_silence:
+            return None
+        return TERMINATED if self.verb == "terminate" else STOPPED
 
     @property
     def is_idle(self) -> bool:

@@ -359,15 +359,16 @@ def _basic_row(
 
 def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
     """Return the row with the name and the action of its open episode; with the id of its question
-    while that is pending; and, once the question was sent, with its time and with the deadline that
-    people were given."""
+    and what silence does while that is pending; and, once the question was sent, with its time and
+    with the deadline that people were given."""
     episode = open_episode.episode
     verb = episode.final_step.value if episode.plan.steps else None
     row = replace(row, episode=episode.ref.execution_name, verb=verb)
     question = open_episode.question
     if question is None or question.status is not ApprovalStatus.PENDING:
         return row
-    row = replace(row, approval_id=question.approval_id)
+    acts_on_silence = episode.asking.acts_on_silence
+    row = replace(row, approval_id=question.approval_id, acts_on_silence=acts_on_silence)
     is_sent = question.stage is not None
     if not is_sent:
         return row

@@ -63,6 +63,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "action": episode.plan.action.value,
         "usd_per_day": usd_per_day,
         "expires_at": iso(view.approval.deadline),
+        "acts_on_silence": episode.asking.acts_on_silence,
         "can_hold": view.can_hold,
         "can_hold_late": view.can_hold_late,
     }

@@ -313,7 +313,6 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "restarts": restarts_text(episode) or None,
         "launched_by": launched_text(episode) or None,
         "people_needed": episode.terms.people_needed,
-        "acts_on_silence": episode.asking.acts_on_silence,
         "first_yes_by": first_yes_by,
         **_answer_fields(approval),
         "void_reason": approval.void_reason,

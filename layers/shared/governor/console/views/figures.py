@@ -188,7 +188,7 @@ def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
         next_text = _next_of_closed(request, row, state)
         return Line(row, color, text, next_text, record_href(row), start_href)
     if row.approval_id in request.answered_ids:
-        row = replace(row, approval_id=None, asked_at=None, expires_at=None)
+        row = replace(row, approval_id=None, asked_at=None, expires_at=None, acts_on_silence=False)
         return Line(row, color, text, "answered since the last sweep", address)
     return Line(row, color, text, _next(row, page.mode, request.caller.zone, request.now), address)
 
@@ -306,10 +306,17 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     if row.asked_at is not None and row.expires_at is not None:
         if row.expires_at <= now:
             return "time to answer is over"
-        return f"asked, {left(row.expires_at - now)} left"
+        return time_left(row.expires_at, row.done_by_silence, now)
     if mode == "auto":
         return f"{row.verb or 'stop'} follows, can be held"
     return "question not sent yet" if row.approval_id else "decided, in progress"
+
+
+def time_left(expires_at: UtcDatetime, done: str | None, now: UtcDatetime) -> str:
+    """Return the time until an open question ends, with what silence does to the instance (`done`):
+    `stopped in 1 min`, and `asked, 23 h left` if that is nothing."""
+    remaining = left(expires_at - now)
+    return f"{done} in {remaining}" if done else f"asked, {remaining} left"
 
 
 def questions(request: ViewRequest) -> list[Row]:

@@ -15,8 +15,8 @@ from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems
 from governor.core.instance import tag_command
-from governor.core.units import Usd, UtcDatetime, not_none
-from governor.fleet.model import Share
+from governor.core.units import NEVER, Usd, UtcDatetime, not_none
+from governor.fleet.model import FleetRow, Share
 from governor.fleet.rules.states import State, is_in, state_of_verdict
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import DAY, month_start
@@ -52,7 +52,6 @@ def overview(request: ViewRequest) -> Page:
     days = _days(request, entries)
     has_amounts = any(any(amounts) for _, amounts in days)
     asked_at = [row.asked_at for row, _ in questions]
-    expires_at = [row.expires_at for row, _ in questions]
     table = _days_table(days)
     return Page(
         title="Overview",
@@ -72,7 +71,7 @@ def overview(request: ViewRequest) -> Page:
             "kinds": _KINDS,
             "open": figures.lines(request, questions[:_ROWS_LISTED]),
             "oldest": _earliest(asked_at),
-            "next_end": _earliest(expires_at),
+            "next_question": _next_to_end(questions),
             "lines": figures.lines(request, idle_rows[:_ROWS_LISTED]),
             "stopped_lines": figures.lines(request, stopped_rows[:_ROWS_LISTED]),
         },
@@ -121,6 +120,12 @@ def _in_state(request: ViewRequest, state: State) -> list[Row]:
 def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
     """Return the earliest of the moments that are known (not `None`); `None` if none is."""
     return min(not_none(moments), default=None)
+
+
+def _next_to_end(questions: Sequence[Row]) -> FleetRow | None:
+    """Return the row of the question that ends first, of those that are sent; `None` if none is."""
+    sent_rows = [row for row, _ in questions if row.expires_at is not None]
+    return min(sent_rows, key=lambda row: row.expires_at or NEVER, default=None)
 
 
 def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
