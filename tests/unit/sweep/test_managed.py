@@ -444,8 +444,8 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
 @pytest.mark.parametrize(
     ("tags", "line"),
     [
-        ({"Name": "node-7"}, "node-7 (i-0123456789abcdef0, g5.xlarge): idle since"),
-        ({}, "i-0123456789abcdef0 (g5.xlarge): idle since"),
+        ({"Name": "node-7"}, "node-7 (i-0123456789abcdef0, g5.xlarge): idle for at least 1 h"),
+        ({}, "i-0123456789abcdef0 (g5.xlarge): idle for at least 1 h"),
     ],
 )
 def test_an_instance_without_a_name_is_named_by_its_id_once(
@@ -463,4 +463,4 @@ def test_an_instance_without_a_name_is_named_by_its_id_once(
         advice=(),
     )
 
-    assert [line] == [text.partition(line)[1] for text in alert.lines if "idle since" in text]
+    assert [line] == [text.partition(line)[1] for text in alert.lines if "g5.xlarge): " in text]

@@ -311,6 +311,19 @@ def test_the_page_calls_idle_what_was_measured() -> None:
     assert f"{measured}.</p>" in world.get().body
 
 
+def test_the_time_idle_does_not_stop_while_the_question_is_open() -> None:
+    """Minutes later a number of hours would be less than the Fleet shows."""
+    world = World()
+    world.change(idle_for=timedelta(hours=1))
+    assert "has been idle for 1 h. Stop it?" in world.get().body
+    world.clock.moment = NOW + timedelta(minutes=19)
+    page = world.get().body
+
+    assert "has been idle since Fri 11:00. Stop it?" in page
+    assert "has been idle for" not in page
+    assert re.search(r"when this was found \d+ min ago, and no work was seen since\.", page)
+
+
 def test_nothing_of_a_tag_becomes_markup() -> None:
     """A name is whatever somebody typed."""
     page = World().get().body

@@ -162,7 +162,7 @@ def managed_alert(
     unpriced = sum(member.usd_per_hour is None for member in idle)
     unpriced_text = f", not counting {unpriced} of unknown price" if unpriced else ""
     idle_since = min(member.since for member in idle)
-    lines = [_line(member, owner, now) for member in idle]
+    lines = [_line(member, now) for member in idle]
     facts = {
         "service": home.service,
         "environment_kind": _slug(home.kind),
@@ -203,11 +203,10 @@ def _which(idle: Sequence[IdleMember]) -> str:
     return f"{instance.name} ({instance.instance_type})"
 
 
-def _line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
-    """Return the line of a member: its name, and since when it is idle, in the owner's zone."""
-    return (
-        f"{instance_text(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
-    )
+def _line(member: IdleMember, now: UtcDatetime) -> str:
+    """Return the line of a member: its name, and for how long it was measured idle. No beginning is
+    named: the first sweep that sees a member reads only the last hour."""
+    return f"{instance_text(member.instance)}: idle for at least {span(now - member.since)}"
 
 
 def idle_event(

@@ -42,7 +42,9 @@ from governor.verdict.rules.second_figure import doubt_text
 
 _FRESH = timedelta(hours=1)
 """For this long a measurement is given without its age."""
-
+_JUST_FOUND = timedelta(minutes=5)
+"""For this long a measurement is given without its age while the question is open: a number of
+hours would soon be less than the time that the console shows."""
 
 _TWICE = 2
 
@@ -264,16 +266,20 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> Idl
     """Return for how long the instance has been idle, in the forms of `IdleText`. For one that an
     earlier episode has stopped, return for how long it has been stopped.
 
-    A measurement that is an hour old or older is given with its age. `is_open` says that the
-    question or its notice is open: no sweep has seen work since then.
+    A measurement that is an hour old or older is given with its age; while the question or its
+    notice `is_open`, one of 5 minutes. No sweep has seen work since then, so the instance is called
+    idle since a moment.
     """
     if episode.stopped_by_episode is not None:
         stopped_for = left(at - episode.progress.steps_done[Step.STOP.value])
         title = f"stopped for {stopped_for}"
         return IdleText(title, _reason(episode, at), f"has been {title}")
-    if episode.measurement.idle_for is not None and at - episode.opened_at < _FRESH:
-        return _idle_for_text(span(episode.measurement.idle_for), _reason(episode, at))
-    return _measured_text(episode, at, is_open=is_open)
+    has_no_end = is_open and episode.outcome is None
+    fresh_for = _JUST_FOUND if has_no_end else _FRESH
+    idle_for = episode.measurement.idle_for
+    if idle_for is not None and at - episode.opened_at < fresh_for:
+        return _idle_for_text(span(idle_for), _reason(episode, at))
+    return _measured_text(episode, at, has_no_end=has_no_end)
 
 
 def _reason(episode: Episode, at: UtcDatetime) -> str:
@@ -287,12 +293,13 @@ def _idle_for_text(idle_for: str, reason: str) -> IdleText:
     return IdleText(f"idle {idle_for}", reason, f"has been idle for {idle_for}")
 
 
-def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleText:
+def _measured_text(episode: Episode, at: UtcDatetime, *, has_no_end: bool) -> IdleText:
     """Return for how long the instance was measured idle, by the window of the evidence and the
     stretch before it; `over` stands before a stretch that may be longer.
 
-    A measurement that is an hour old or older is given with its age: as idle since then while
-    `is_open` and the episode has no outcome, else as idle at that time.
+    It is given with its age: as idle since then while the question is open and the episode
+    `has_no_end`, else as idle at that time. A record of an earlier release, without the time idle,
+    is given without the age for an hour.
     """
     window = episode.measurement.evidence.window
     idle = episode.idle
@@ -310,12 +317,12 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> IdleT
     if doubt:
         measured = f"{measured}; {doubt}"
     measured = f"Idle for {idle_for} ({measured})"
-    if at - window.end < _FRESH:
+    if episode.measurement.idle_for is None and at - window.end < _FRESH:
         return _idle_for_text(idle_for, f"{measured}.")
 
     age = left(at - window.end)
     measured = f"{measured} when this was found {age} ago"
-    if not is_open or episode.outcome is not None:
+    if not has_no_end:
         title = f"found idle {age} ago"
         return IdleText(title, f"{measured}.", f"was {title}")
     start = day_and_time(since, episode.asking.time_zone, at)
