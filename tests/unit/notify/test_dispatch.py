@@ -1538,3 +1538,28 @@ def test_an_event_says_what_its_instance_cost_at_the_last_sweep(failure: CloudEr
     post.dispatch([sealed(replace(post.outcome(), facts={}))])
 
     assert (None if failure else Decimal("136.08")) == post.mail.sent[0].facts.usd_per_day
+
+
+@pytest.mark.parametrize(
+    ("stage", "project_owners", "why"),
+    [
+        (Stage.ASK, {}, "as a default contact."),
+        (Stage.ESCALATE, {}, "as a default contact or as an escalation contact."),
+        (Stage.ASK, {"vision": "ml"}, "as a contact for the instances of "),
+    ],
+    ids=["asked", "escalated", "of a project"],
+)
+def test_default_contacts_are_not_called_contacts_of_an_unknown_owner(
+    stage: Stage, project_owners: dict[str, str], why: str
+) -> None:
+    """The message says a few lines earlier that the policy does not know that owner."""
+    post = Post()
+    policy = post.world.policies.policy
+    ownership = replace(policy.ownership, project_owners=project_owners)
+    post.world.policies.policy = replace(policy, ownership=ownership)
+    alert = replace(post.alert(stage), owner="nobody-known", project="vision")
+
+    assert post.dispatch._is_to_default_contacts(alert) is (not project_owners)
+    is_default = post.dispatch._is_to_default_contacts(alert)
+    message = message_of(alert, None, link=None, to_default_contacts=is_default)
+    assert why in message.why

@@ -47,13 +47,14 @@ def message_of(
     thread: str | None = None,
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
+    to_default_contacts: bool = False,
 ) -> Message:
     """Return the message about one alert, with this link (`None` for no link). Its times are
     written relative to `now`, by default the time of the alert.
 
     `episode` is `None` for an alert about no episode. `thread` is the `Delivered.thread` of the
     episode's first message. `expires_at` is the deadline for alerts of an earlier release, which do
-    not name it.
+    not name it. `to_default_contacts` says that the policy knows nobody else for the instance.
     """
     now = now or alert.at
     subject = subject_of(alert)
@@ -70,7 +71,7 @@ def message_of(
         episode=subject,
         stage=stage_in(alert.dedup_id, subject) or alert.kind.value,
         at=alert.at,
-        why=why_line([alert]),
+        why=why_line([alert], to_default_contacts=to_default_contacts),
         data=_data_of(alert),
         link=link,
         thread=thread,
@@ -168,9 +169,9 @@ def _data_of(alert: Alert) -> dict[str, object]:
     return without(alert.facts, [LINE_FORMS])
 
 
-def why_line(alerts: Sequence[Alert]) -> str:
+def why_line(alerts: Sequence[Alert], *, to_default_contacts: bool = False) -> str:
     """Return the sentence on why a person gets a message about these alerts, by the owner and
-    project of the first."""
+    project of the first. `to_default_contacts` says that the policy knows nobody else for it."""
     first = alerts[0]
     owners = {alert.owner for alert in alerts}
     return first_line_of(
@@ -179,6 +180,7 @@ def why_line(alerts: Sequence[Alert]) -> str:
         alert=first,
         project="" if first.project == UNASSIGNED else f" (project {first.project})",
         escalated=first.kind in ESCALATED,
+        default=to_default_contacts,
     )
 
 

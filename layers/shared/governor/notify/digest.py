@@ -45,13 +45,15 @@ def digest_of(
     link: str | None,
     digest_id: str,
     now: UtcDatetime | None = None,
+    to_default_contacts: bool = False,
 ) -> Message:
     """Return one message about several alerts, at least one: questions at the same stage, or
     workflows that failed for one cause. Its severity is the highest of theirs.
 
     `episodes` are those of the questions, one for each and in the same order; failures need none.
     `digest_id` stands in place of the id of an episode. Times are relative to `now`; without it, to
-    the first alert. Raises: ValueError if questions and episodes are not as many.
+    the first alert. `to_default_contacts` says that the policy knows nobody else for the instance
+    of the first. Raises: ValueError if questions and episodes are not as many.
     """
     first = alerts[0]
     now = now or first.at
@@ -65,11 +67,11 @@ def digest_of(
     if is_failure:
         words = _failure_words(alerts)
         at = now
-        why = why_line(alerts)
+        why = why_line(alerts, to_default_contacts=to_default_contacts)
     else:
         words = _question_words(alerts, episodes, now)
         at = first.at
-        why = why_line([first])
+        why = why_line([first], to_default_contacts=to_default_contacts)
     return Message(
         kind=first.kind,
         severity=max((alert.severity for alert in alerts), key=list(Severity).index),

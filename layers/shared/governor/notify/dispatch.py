@@ -318,6 +318,7 @@ class Dispatch:
             thread=thread_of(route, item.known),
             now=now,
             expires_at=deadline_of(item),
+            to_default_contacts=self._is_to_default_contacts(item.alert),
         )
 
     def _digest(self, route: Route, items: Sequence[Item]) -> Message:
@@ -340,7 +341,14 @@ class Dispatch:
             for episode in episodes:
                 self._number_recipient(route, episode.approval_id)
             link = self.signer.link(digest_id, self._number_recipient(route, digest_id))
-        return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
+        return digest_of(
+            alerts,
+            episodes,
+            link=link,
+            digest_id=digest_id,
+            now=now,
+            to_default_contacts=self._is_to_default_contacts(alerts[0]),
+        )
 
     def _send(self, route: Route, items: Sequence[Item], message: Message) -> None:
         """Send the message of these items, and settle them or leave them to be tried again. Call it
@@ -390,6 +398,12 @@ class Dispatch:
         if is_to_all or alert.kind in ESCALATED:
             return ownership.asked_and_escalated(alert.owner, alert.project)
         return ownership.asked(alert.owner, alert.project)
+
+    def _is_to_default_contacts(self, alert: Alert) -> bool:
+        """Return whether an alert goes to the default contacts, as the policy knows nobody else for
+        its instance."""
+        ownership = self.policies.base().policy.ownership
+        return ownership.asks_default_contacts(alert.owner, alert.project)
 
     def _earlier(self, item: Item) -> Recipients:
         """Return the recipients of earlier messages of the episode if this alert goes to them too;

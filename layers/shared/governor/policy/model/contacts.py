@@ -237,6 +237,11 @@ class Ownership(Section):
             return (self.contacts[project_owner],)
         return tuple(self.contacts[name] for name in self.default_contacts)
 
+    def asks_default_contacts(self, owner: str, project: str) -> bool:
+        """Return whether the default contacts are asked first about an instance of this owner and
+        project: its owner tag names nobody known, and the project has no contact."""
+        return project not in self.project_owners and not self.named_by(owner).contacts
+
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Return the contacts who are asked in addition if nobody answers: the escalation and
         default contacts, without those who were asked first. Return an empty tuple if there are
