@@ -200,7 +200,7 @@ def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
 
     least = ["quiet", "low", "middle"]
     assert least == [line.split()[1] for line in texts[0] if line.startswith("- ")]
-    assert "- quiet (g5.xlarge): 6% in its last 2 hours, $1.01 an hour" in texts[0]
+    assert "- quiet (g5.xlarge): 6% in its last 2 hours, $24 a day" in texts[0]
     assert ["Nothing is stopped without an approval." in " ".join(lines) for lines in texts] == [
         True,
         False,

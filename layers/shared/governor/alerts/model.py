@@ -196,18 +196,23 @@ class Facts:
     instance_type: str | None = None
     usd_per_day: Usd | None = None
     """At the list or Spot price, while it runs; `None` if it is not known."""
+    was_priced: bool = False
+    """True if the price was looked up for the message, also in vain."""
+    is_prepaid: bool = False
+    """True if the capacity of the running instance is paid for, used or not."""
     is_everywhere: bool = False
     """True if the message is about no single place: account and Region are those of GPU
     Governor."""
     is_terminated: bool = False
     """True if the message says that GPU Governor has terminated the instance."""
 
-    def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
+    def rows(self, unpriced: str = "") -> tuple[tuple[str, str], ...]:
         """Return labels and values, such as `Region` and `us-east-1`, in reading order.
 
-        Unknown values are left out, except the owner, project and cost of an instance; so are
-        account and Region of a message about no single place. `unpriced` is the text for an unknown
-        cost.
+        Unknown values are left out, except the owner and project of an instance, and a cost that
+        was looked up in vain; so are account and Region of a message about no single place.
+        `unpriced` is the text for an unknown cost; if it is empty, a cost that was not looked up is
+        left out.
         """
         is_about_instance = bool(self.instance_id)
         instance = self.instance_id
@@ -231,13 +236,17 @@ class Facts:
                 rows.append((label, value))
         return tuple(rows)
 
-    def _cost(self, unpriced: str) -> str:
-        """Return the cost of the instance as text, as in `$136 a day while it runs`; `storage only`
-        if it is zero, and the text `unpriced` if it is not known."""
+    def _cost(self, unpriced: str) -> str | None:
+        """Return the cost of the instance as text, as in `$136 a day while it runs`; `prepaid` or
+        `storage only` if it is zero. If it is not known, return the text `unpriced` or, if that is
+        empty, `not known` for a price that was looked up; else `None`."""
         if self.usd_per_day is None:
-            return unpriced
+            known_to_be_missing = "not known" if self.was_priced else None
+            return unpriced or known_to_be_missing
+        if self.is_prepaid:
+            return "prepaid"
         if self.usd_per_day == 0:
-            # The instance is stopped, or its hours are paid in advance.
+            # The instance is stopped.
             return "storage only"
         return f"{usd(self.usd_per_day)} a day while it {'ran' if self.is_terminated else 'runs'}"
 
@@ -277,6 +286,8 @@ class Alert:
             instance_name=self._text_of("instance_name"),
             instance_type=self._text_of("instance_type"),
             usd_per_day=None if price is None else daily_cost(Decimal(price)),
+            was_priced="usd_per_hour" in self.facts,
+            is_prepaid=self.facts.get(IS_PREPAID) is True,
             is_everywhere=self.facts.get(EVERYWHERE) is True,
             is_terminated=self.facts.get("outcome") == "terminated",
         )
@@ -290,6 +301,8 @@ class Alert:
 EVERYWHERE = "everywhere"
 """The fact of a message about no single account and Region: those of the alert are GPU Governor's
 own."""
+IS_PREPAID = "is_prepaid"
+"""The fact of a message about an instance whose capacity is paid for, used or not."""
 INCIDENT_UNTIL = "incident_until"
 """The fact with a time: the cause of a critical message ends by itself, but not before it."""
 INCIDENT_WHILE = "incident_while"

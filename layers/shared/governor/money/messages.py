@@ -15,7 +15,16 @@ from governor.alerts.templates import alert_from_template
 from governor.core.documents import plain
 from governor.core.hashing import short_hash
 from governor.core.instance import Target
-from governor.core.units import Usd, UtcDatetime, listed, money, not_none, plural, usd
+from governor.core.units import (
+    Usd,
+    UtcDatetime,
+    daily_cost,
+    listed,
+    money,
+    not_none,
+    plural,
+    usd,
+)
 from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeptList
 from governor.money.model.found import FoundWaste
@@ -124,6 +133,7 @@ def _budget_words(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> dict[str,
     return {
         "used": money(used_percent(cost, budget), 0),
         "month": f"{now:%B %Y}",
+        "usd_per_day": daily_cost(cost.usd_per_hour),
         "outlook": outlook.name,
         "runs_out": outlook.runs_out_at,
         "places": listed(targets, _MOST_NAMED),
@@ -161,7 +171,7 @@ def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> _Outlook:
 
 def least_used(rows: Iterable[FleetRow]) -> list[str]:
     """Return a line for each of the three working instances with the lowest utilization, the lowest
-    first: `notebook-7 (g5.12xlarge): 12% in its last 24 hours, $5.67 an hour`.
+    first: `notebook-7 (g5.12xlarge): 12% in its last 24 hours, $136 a day`.
 
     Utilization is the mean of the hourly peaks. Empty if no working instance has readings.
     """
@@ -176,7 +186,7 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
         measured = plural(len(hours), "hour")
         text = f"{row.name} ({row.instance_type}): {mean:.0f}% in its last {measured}"
         if row.usd_per_hour:
-            text = f"{text}, {usd(row.usd_per_hour)} an hour"
+            text = f"{text}, {usd(daily_cost(row.usd_per_hour))} a day"
         texts_by_mean.append((mean, text))
     texts_by_mean.sort()
     return [text for _, text in texts_by_mean[:_LEAST_USED]]

@@ -22,6 +22,8 @@ from governor.notify.transport import HttpsChannel
 SIGNATURE_HEADER = "GpuGovernor-Signature"
 DELIVERY_HEADER = "GpuGovernor-Delivery"
 _SHORTEST_SECRET_BYTES = 32
+_ONLY_FOR_TEXT = ("is_everywhere", "is_terminated", "is_prepaid", "was_priced")
+"""Facts that only choose the words of a message."""
 
 
 class WebhookChannel(HttpsChannel):
@@ -64,7 +66,7 @@ def webhook_document(message: Message) -> dict[str, object]:
     if message.evidence is not None:
         evidence = asdict(message.evidence)
     # Other facts say these to machines.
-    about = without(asdict(message.facts), ["is_everywhere", "is_terminated"])
+    about = without(asdict(message.facts), _ONLY_FOR_TEXT)
     return {
         "version": 1,
         "delivery": message.delivery_key,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from governor.alerts.model import (
     ASKS_ESCALATION_CONTACTS,
+    IS_PREPAID,
     UNASSIGNED,
     Alert,
     AlertKind,
@@ -311,6 +312,7 @@ def _episode_facts(episode: Episode, facts: Mapping[str, object]) -> dict[str, o
         "action": plan.action.value,
         "steps": [step.value for step in plan.steps],
         "usd_per_hour": episode.price.usd_per_hour,
+        IS_PREPAID: is_prepaid(episode),
         "saved_usd_per_hour": plan.saving.saved_usd_per_hour,
         "price_source": episode.price.source,
         "acts_on_silence": episode.asking.acts_on_silence,
