@@ -44,7 +44,7 @@ from local.engine.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
 
 OWNER = "owner@example.com"
 SECOND = "colleague@example.com"
-VISITOR = f"arn:aws:iam::{ACCOUNT}:user/you"
+VISITOR = f"arn:aws:iam::{ACCOUNT}:user/Visitor"
 """The person at this machine, as an IAM user of the local cloud."""
 VISITORS_POLICY = f"""\
 plan: {{action: stop, when_stop_is_unsupported: terminate}}

@@ -38,7 +38,7 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
         for path in ("/", "/fleet?state=idle", "/questions", "/savings", place):
             page = opened(front, path)
             assert 200 == page.status, path
-            for said in ("<strong>Simulated</strong>", "you (AWS identity)"):
+            for said in ("<strong>Simulated</strong>", "Visitor (AWS identity)"):
                 assert said in page.body.decode(), (path, said)
         assert 'name="answer" value="approve"' in opened(front, "/questions").body.decode()
 

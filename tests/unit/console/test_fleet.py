@@ -267,6 +267,10 @@ def test_any_name_is_shown_as_text(name: str) -> None:
     ("changes", "expected"),
     [
         ({"verdict": "busy", "idle_since": None}, ("good", "busy 2%", "")),
+        (
+            {"verdict": "partly-idle", "idle_since": None, "hours": (96,) * 24},
+            ("good", "partly idle, peak 96%", "a smaller type may do"),
+        ),
         ({"verdict": "idle"}, ("bad", "idle 7 h", "question follows")),
         ({"verdict": "frozen"}, ("bad", "idle 7 h", "plans are frozen")),
         (

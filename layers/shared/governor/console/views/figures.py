@@ -251,10 +251,13 @@ def _idle_text(row: FleetRow, now: UtcDatetime) -> str:
 
 
 def _working_text(row: FleetRow, words: str) -> str:
-    """Return the verdict's words with the utilization of the last hour, if that was measured:
+    """Return the verdict's words with the peak utilization of the last hour, if that was measured:
     `busy 83%`."""
     if not row.hours or row.hours[-1] is None:
         return words
+    if words == WORDS[State.PARTLY_IDLE]:
+        # Without `peak`, the utilization of the GPUs that work would read as a share that is idle.
+        return f"{words}, peak {row.hours[-1]}%"
     return f"{words} {row.hours[-1]}%"
 
 
