@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,12 @@ from hypothesis import strategies as st
 
 from governor.alerts.model import Section
 from governor.approvals.model.approval import Answer
+from governor.notify.compose import message_of
 from governor.notify.message import Message, Table
 from governor.notify.slack_blocks import BLOCKS, slack_blocks, slack_text
+from governor.policy.messages import difference, version_alert
 from local.demo.receiver_checks import slack_problems
+from tests.builders import NOW, TARGET
 from tests.unit.notify.builders import FACTS, LINK, make_message, make_outcome
 
 EVIL = "<!channel> <https://evil.example|approve> & *bold*"
@@ -197,3 +201,24 @@ def test_a_cut_message_says_so() -> None:
     """Nobody decides on half a list without knowing."""
     blocks = slack_blocks(make_message(sections=(Section("x", ("y",)),) * 80), interactive=True)
     assert "There is more on the page." in [node.get("text") for node in nodes(blocks)]
+
+
+def test_lines_of_a_diff_are_not_joined() -> None:
+    """Nobody answers a change of the policy, so nothing must stand above buttons."""
+    before = "".join(f"a{number}: 1\n" for number in range(20))
+    after = before.replace(": 1", ": 2")
+    alert = version_alert(TARGET, "v1", "ada", "in-force", NOW, changes=difference(before, after))
+    message = message_of(alert, None, link=None)
+    text = json.dumps(slack_blocks(message, interactive=False))
+
+    assert "-a19: 1" in text
+    assert ": 1; " not in text
+
+
+def test_joined_lines_can_be_told_apart() -> None:
+    """A loss may contain a `;` of its own."""
+    losses = tuple(f"loss {number}; for good" for number in range(30))
+    message = make_message(sections=(Section("What is lost", losses),))
+    text = json.dumps(slack_blocks(message, interactive=True), ensure_ascii=False)
+
+    assert "loss 28; for good · loss 29; for good" in text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from governor.alerts.model import Section
+from governor.alerts.model import AlertKind, Section
 from governor.approvals.model.approval import Answer
 from governor.core.units import clip, plural
 from governor.notify.message import ANSWER_TEXT, NOTE_IF_SHORTENED, Message
@@ -24,6 +24,8 @@ _SECTION_CHARACTERS = 3000
 _QUESTION_CHARACTERS = 300
 """The longest question that Slack asks before it sends an answer."""
 _LINE_CHARACTERS = 1000
+_BETWEEN_JOINED = " · "
+"""Stands between lines that are joined into one. A `;` may stand in a line of its own."""
 _SECTIONS_WITH_LINES = 3
 """The most sections that are shortened to their heading and first line; of more, as in a digest,
 only the headings are shown above the buttons."""
@@ -49,6 +51,9 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     answers = list(_answers(message, message.answers if has_buttons else ()))
     lines_left = LINES - 1 - len(_first_lines(message)) - (message.chart is not None)
     brief, whole = _in_brief(message.sections, lines_left)
+    if message.kind is AlertKind.POLICY_CHANGED:
+        # Nobody answers below it, and joined lines of a diff could not be read.
+        brief, whole = message.sections, ()
     head = list(_head(message, brief))
     folded = list(_sections(whole))
     if message.about:
@@ -155,11 +160,13 @@ def _more_lines(count: int) -> str:
 def _one_in_brief(section: Section, room: int) -> tuple[Sequence[Section], Sequence[Section]]:
     """Return one section shortened to about `room` lines, and its other lines as a section to show
     below the buttons. There is none if the other lines are short enough to stand as one last line,
-    joined by `;`. Call it for a section that does not fit."""
+    joined by `_BETWEEN_JOINED`. Call it for a section that does not fit."""
     # Two lines go to the heading and to the last line, about the others.
     kept_count = max(0, room - 2)
-    joined = "; ".join(section.lines[kept_count:])
-    if len(joined) <= _LINE_CHARACTERS:
+    others = section.lines[kept_count:]
+    joined = _BETWEEN_JOINED.join(others)
+    can_be_told_apart = all(_BETWEEN_JOINED not in line for line in others)
+    if can_be_told_apart and len(joined) <= _LINE_CHARACTERS:
         return [Section(section.heading, (*section.lines[:kept_count], joined))], ()
     brief = Section(section.heading, _first_of(section.lines, room))
     rest = Section(section.heading, section.lines[max(1, room - 2) :])
