@@ -75,6 +75,15 @@ def test_every_setting_is_classified() -> None:
     assert "any" == Section.risk
 
 
+def test_a_default_that_no_line_has_is_explained() -> None:
+    """Two people are needed by default while a rule terminates."""
+    before = "plan: {action: terminate}"
+    explained = "two_people_for_policy (false by default, as no rule terminates now)"
+
+    assert explained in found(before, "plan: {action: notify-only}")
+    assert explained not in found(f"two_people_for_policy: true\n{before}", "{}")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "paths"),
     [

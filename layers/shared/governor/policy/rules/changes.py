@@ -25,6 +25,7 @@ from governor.policy.model.policy import AppliedPolicy, Override, Policy
 PEOPLE_NEEDED = 2
 """The people needed behind a risky version if the policy says `two_people_for_policy`."""
 
+_NO_LONGER_TWO_PEOPLE = "two_people_for_policy (false by default, as no rule terminates now)"
 _EVERYTHING = "everything (this release refuses the version in force)"
 
 
@@ -53,6 +54,7 @@ class Parsed(Protocol):
 
     whole: bool
     overrides: tuple[Override, ...]
+    says_two_people: bool
 
     def base(self) -> AppliedPolicy:
         """Return the policy of the document without overrides."""
@@ -131,6 +133,10 @@ def risky_changes(before: Parsed, after: Parsed) -> list[str]:
         is_risky = _IS_RISKY[setting.risk]
         if is_risky(values_before[setting.path], setting.value):
             paths.append(setting.path)
+    is_two_people_stated = before.says_two_people or after.says_two_people
+    if "two_people_for_policy" in paths and not is_two_people_stated:
+        # No line of either document has this setting, so its path alone would explain nothing.
+        paths[paths.index("two_people_for_policy")] = _NO_LONGER_TWO_PEOPLE
     if before.overrides != after.overrides:
         paths.append("overrides")
     return paths
