@@ -134,6 +134,8 @@ def _price(usd_per_day: str | None) -> str:
 def _end(question: Mapping[str, Any]) -> str:
     """Return when a question ends and, if the plan is carried out then, what becomes of the
     instance: `in 1 min, then stopped`. A stack of the previous release does not say the latter."""
+    if question.get("acts_soon"):
+        return "stopped soon" if question["action"] == "stop" else "begins soon"
     if question.get("can_hold"):
         return "can be held"
     if question.get("can_hold_late"):
@@ -317,7 +319,7 @@ def _print_question(question: dict[str, Any], *, as_json: bool) -> None:
         print_text(f"  Approved by {first}; a second person must approve, too")
     if question.get("held"):
         print_text(f"  {printable(question['held'])}; nothing more is done")
-    if question["void_reason"]:
+    if question["void_reason"] and not question.get("acts_soon"):
         state = _NOT_DECIDED.get(question["status"], question["status"].lower())
         print_text(f"  {state}: {_reason(question['void_reason'])}")
     print_text(_state_line(question))
@@ -332,9 +334,13 @@ def _reason(reason: str | None) -> str:
 def _state_line(question: Mapping[str, Any]) -> str:
     """Return how it ended, or what can still be done and until when."""
     question_id = question["id"]
+    if question.get("after_stop"):
+        return f"  {printable(question['after_stop'])}"
     if question["outcome"]:
         outcome = question["outcome"].replace("-", " ")
         return f"  {outcome}: {_reason(question['outcome_reason'])}"
+    if question.get("acts_soon"):
+        return f"  {printable(question['silence'])} ID {question_id}"
     if question.get("can_hold"):
         return f"  can be held, kept or exempted until EC2 is called; ID {question_id}"
     if question.get("can_hold_late"):

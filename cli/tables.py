@@ -44,6 +44,8 @@ STYLES = {
     "warning": "yellow",
     "stop": "yellow",
     "can be held": "yellow",
+    "stopped soon": "bold red",
+    "begins soon": "bold red",
     "critical": "bold red",
     "refuted": "bold red",
     "terminate": "bold red",

@@ -426,6 +426,49 @@ def test_a_list_says_what_follows_if_nobody_answers(
     assert f"  {end}  " in found[2]
 
 
+def test_a_plan_that_follows_from_silence_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the words of the page; "not answered" left open whether anything follows."""
+    soon = {**QUESTION, "can_hold": True, "acts_soon": True}
+    found = listed(capsys, soon, {**soon, "action": "terminate"})
+    assert ("  stopped soon  " in found[1], "  begins soon  " in found[2]) == (True, True)
+
+    silence = "Nobody answered in time. GPU Governor stops it within minutes."
+    said = shown(
+        capsys,
+        {
+            **soon,
+            "status": "EXPIRED",
+            "can_decide": False,
+            "void_reason": "nobody answered in time",
+            "silence": silence,
+        },
+    )
+    assert f"  {silence} ID {'a' * 32}\n" in said
+    assert "not answered" not in said
+    assert "nothing more can be decided" not in said
+
+
+def test_the_record_of_a_stop_says_that_it_was_started_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It still said that the instance is stopped. A stack of an earlier release does not know."""
+    stopped = {"can_decide": False, "outcome": "stopped", "outcome_reason": "approved by alice"}
+    after = "It was stopped Mon 21:39, started again Tue 08:00 UTC."
+
+    assert "  stopped: approved by alice" in shown(capsys, stopped)
+    said = shown(capsys, {**stopped, "after_stop": after})
+    assert f"  {after}\n" in said
+    assert "stopped: " not in said
+
+
+def shown(capsys: pytest.CaptureFixture[str], question: dict[str, Any]) -> str:
+    """Return what `approvals show` prints of this question."""
+    found = {**ASKED, "expires_at": IN_HOURS, **question}
+    api: Any = SimpleNamespace(call=lambda *_: found)
+    _show(api, argparse.Namespace(id="a" * 32, json=False))
+    return capsys.readouterr().out
+
+
 def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
     """And until when; nothing as if it were decided."""
     for acts, silence in (

@@ -229,6 +229,7 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
         approval_store=world.state,
         instance_store=world.state,
         delivery_store=world.state,
+        ledger_store=world.state,
         clock=world.clock,
     )(APPROVAL_ID)
     assert (False, True) == (view.can_hold, view.episode.can_be_started)
@@ -243,6 +244,7 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
         approval_store=world.state,
         instance_store=world.state,
         delivery_store=world.state,
+        ledger_store=world.state,
         clock=world.clock,
     )(APPROVAL_ID).episode.can_be_started
     assert "bob@example.com (mail link) has already started it" in undo(world)
@@ -278,6 +280,7 @@ def test_what_is_not_stopped_by_its_open_episode_is_not_started() -> None:
         approval_store=world.state,
         instance_store=world.state,
         delivery_store=world.state,
+        ledger_store=world.state,
         clock=world.clock,
     )(APPROVAL_ID)
     assert (True, False) == (view.can_hold, view.episode.can_be_started)

@@ -54,6 +54,7 @@ class Slack:
                 approval_store=state,
                 instance_store=state,
                 delivery_store=state,
+                ledger_store=state,
                 clock=clock,
             ),
             Decide(

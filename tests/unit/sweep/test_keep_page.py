@@ -21,6 +21,8 @@ from governor.fleet.model import NOT_MEASURED, STOPPED, UNGOVERNED, FleetPage, F
 from governor.money.store.ledger import booking
 from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.policy import Mode, Policy
+from governor.table import keys
+from governor.table.table import update
 from governor.verdict.model import Hold
 from tests.builders import NOW, TARGET, make_entry
 from tests.twins import table
@@ -173,6 +175,26 @@ def test_the_row_of_a_question_says_what_silence_does(
 
     assert done == open_row.done_by_silence
     assert row(world, instance_id).done_by_silence is None
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_question_that_silence_answers_stays_in_its_row(acts: bool) -> None:
+    """Until its plan is carried out or held: people may still hold it."""
+    world, instance_id, ref = asked()
+    approval_id = approval_id_of(instance_id)
+    world.state._table.write(update(keys.episode(ref), {"acts_on_silence": acts}))
+    world.sweep(5)
+    assert acts == row(world, instance_id).acts_on_silence
+
+    world.state.void(approval_id, "nobody answered in time", expired=True)
+    world.sweep(5)
+    found = row(world, instance_id)
+    assert (approval_id if acts else None) == found.approval_id
+    assert acts == (found.expires_at is not None)
+
+    world.state.note_step(ref, "stop", world.clock.now())
+    world.sweep(5)
+    assert row(world, instance_id).approval_id is None
 
 
 def test_the_row_has_the_deadline_that_messages_give() -> None:

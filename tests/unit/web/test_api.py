@@ -47,6 +47,7 @@ def api(world: Any, issuer: str = "", *, policy_is_whole: bool = True) -> Approv
             approval_store=world.state,
             instance_store=world.state,
             delivery_store=world.state,
+            ledger_store=world.state,
             clock=world.clock,
         ),
         limits=ShowLimits(

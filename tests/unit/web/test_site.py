@@ -137,6 +137,7 @@ class World:
                 approval_store=self.state,
                 instance_store=self.state,
                 delivery_store=self.state,
+                ledger_store=self.state,
                 clock=self.clock,
             ),
             decide=Decide(

@@ -5,7 +5,7 @@ ones. This module only reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,19 +14,27 @@ from governor.alerts.store import Deliveries
 from governor.approvals.messages.consequence import consequence_of_question
 from governor.approvals.messages.sentences import IdleText, idle_text
 from governor.approvals.model.approval import Approval, ApprovalStatus
-from governor.approvals.rules.approval import can_hold, can_hold_late
+from governor.approvals.rules.after_stop import AfterStop, after_stop
+from governor.approvals.rules.approval import (
+    acts_soon,
+    can_hold,
+    can_hold_late,
+    was_not_answered,
+)
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import NotFound
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import Usd, UtcDatetime, daily_cost
-from governor.episode.model.episode import Episode
+from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Step
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.rules.history import measured_time
+from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import cost_between
+from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
 
@@ -50,6 +58,15 @@ class ApprovalView:
     now: UtcDatetime
     deliveries: Sequence[Delivery] = ()
     """The deliveries of its messages."""
+    after_stop: AfterStop | None = None
+    """The end of the episode's stop; `None` if the instance is still stopped, or if that end
+    was not read."""
+
+    @property
+    def can_be_started(self) -> bool:
+        """Return whether people may have the stopped instance started again: nobody has started or
+        terminated it since."""
+        return self.episode.can_be_started and self.after_stop is None
 
     @property
     def can_decide(self) -> bool:
@@ -76,6 +93,18 @@ class ApprovalView:
         return self.can_hold or self.can_hold_late
 
     @property
+    def acts_soon(self) -> bool:
+        """Return whether nobody answered in time, and the plan is carried out unless somebody holds
+        it now."""
+        return acts_soon(self.episode, self.approval, self.now)
+
+    @property
+    def was_not_answered(self) -> bool:
+        """Return whether the time to answer is over without an answer, or without a second
+        approval."""
+        return was_not_answered(self.episode, self.approval, self.now)
+
+    @property
     def usd_per_day(self) -> Usd | None:
         """Return the cost of the running instance a day, or of its storage if an earlier episode
         has stopped it. `None` if that is not known."""
@@ -89,7 +118,7 @@ class ApprovalView:
     @property
     def silence(self) -> str:
         """Return what happens to the instance if nobody answers the open question, and when, as its
-        messages say it."""
+        messages say it; or what happens soon because nobody answered."""
         return consequence_of_question(self.episode, self.approval, self.now).sentence
 
     @property
@@ -149,6 +178,7 @@ class ShowApproval:
     approval_store: Approvals
     instance_store: Instances
     delivery_store: Deliveries
+    ledger_store: Ledger
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:
@@ -160,6 +190,27 @@ class ShowApproval:
             raise NotFound(f"approval {approval_id} does not exist")
         deliveries = self.delivery_store.deliveries(episode.ref.execution_name)
         return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
+
+    def record(self, approval_id: str) -> ApprovalView:
+        """Return one question as calling this does, with what became of the instance after a stop.
+        Raises: NotFound if there is no such question; CloudError."""
+        view = self(approval_id)
+        entry = self._end_of_stop(view.episode, view.now)
+        return replace(view, after_stop=after_stop(view.episode, entry))
+
+    def _end_of_stop(self, episode: Episode, now: UtcDatetime) -> LedgerEntry | None:
+        """Return the ledger's entry by which the stop of a closed episode has ended. Return `None`
+        if it has not, or the episode itself says what became of the instance. Raises:
+        CloudError."""
+        stopped_at = episode.own_steps.get(Step.STOP.value)
+        may_be_stopped = episode.became is Outcome.STOPPED and not episode.is_undone
+        if stopped_at is None or not may_be_stopped:
+            return None
+        start_try = episode.start_try
+        fell_back = None
+        if start_try is not None and start_try.ran_and_fell_back:
+            fell_back = start_try
+        return self.ledger_store.end_of_stop(episode.ref, stopped_at, now, fell_back=fell_back)
 
     def digest(self, digest_id: str) -> list[ApprovalView]:
         """Return the questions that were asked in one message, in its order. Raises: NotFound if

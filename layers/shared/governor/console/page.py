@@ -140,6 +140,7 @@ class Reader:
             self.approval_store,
             self.instance_store,
             Deliveries(self.table),
+            self.ledger_store,
             self.clock,
         )
 
@@ -288,8 +289,9 @@ class ViewRequest:
 
     @cached_property
     def open_questions(self) -> list[Row]:
-        """Return the instances with a question whose time to answer is not over, as the last sweep
-        saw them: some may be answered since. Empty if there are none. Raises: CloudError."""
+        """Return the instances with a question whose time to answer is not over, or whose plan is
+        carried out because nobody answered, as the last sweep saw them: some may be answered since.
+        Empty if there are none. Raises: CloudError."""
         return [(row, page) for row, page in self.governed if _has_open_question(row, self.now)]
 
     @cached_property
@@ -341,11 +343,11 @@ def _without_question(row: FleetRow) -> FleetRow:
 
 
 def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:
-    """Return whether the row has a question whose deadline is not past; true also for one that was
-    not sent yet, which has no deadline."""
+    """Return whether the row has a question whose deadline is not past, or which acts if nobody
+    answers; true also for one that was not sent yet, which has no deadline."""
     if not row.approval_id or not row.episode:
         return False
-    return row.expires_at is None or row.expires_at > now
+    return row.acts_on_silence or row.expires_at is None or row.expires_at > now
 
 
 def _negative_price(row_and_page: Row) -> Decimal | int:

@@ -61,7 +61,7 @@ class FleetRow:
     exempt: bool = False
     episode: str | None = None
     approval_id: str | None = None
-    """Set while a question is open."""
+    """Set while a question is open, or its plan can be held because nobody answered."""
     asked_at: UtcDatetime | None = None
     """Set once the question is sent, as is `expires_at`."""
     expires_at: UtcDatetime | None = None
@@ -90,7 +90,8 @@ class FleetRow:
     """Time at which EC2 was asked to stop or terminate a `STOPPED` or `TERMINATED` instance. Its
     `episode` is then the one that did, and `usd_per_hour` the price while it ran."""
     acts_on_silence: bool = False
-    """True if the action of the open question follows if nobody answers; false without one."""
+    """True if the action of the question follows, or followed, because nobody answers it in time;
+    false without a question."""
 
     @property
     def done_by_silence(self) -> str | None:

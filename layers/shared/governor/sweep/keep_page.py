@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 
 from governor.approvals.model.approval import ApprovalStatus
-from governor.approvals.rules.approval import times_of
+from governor.approvals.rules.approval import acts_soon, times_of
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by
@@ -298,7 +298,9 @@ def _with_record(
         quiet_until=_quiet_until(instance),
         restarts_quiet_until=_restarts_quiet_until(instance),
     )
-    return row if open_episode is None else _with_open_episode(row, open_episode)
+    if open_episode is None:
+        return row
+    return _with_open_episode(row, open_episode, instance.now)
 
 
 def _by_price(row: FleetRow) -> Decimal:
@@ -357,18 +359,24 @@ def _basic_row(
     )
 
 
-def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
+def _with_open_episode(row: FleetRow, open_episode: OpenEpisode, now: UtcDatetime) -> FleetRow:
     """Return the row with the name and the action of its open episode; with the id of its question
-    and what silence does while that is pending; and, once the question was sent, with its time and
-    with the deadline that people were given."""
+    while that is pending, or can be held because nobody answered, and what silence does; and, once
+    the question was sent, with its time and with the deadline that people were given."""
     episode = open_episode.episode
     verb = episode.final_step.value if episode.plan.steps else None
     row = replace(row, episode=episode.ref.execution_name, verb=verb)
     question = open_episode.question
-    if question is None or question.status is not ApprovalStatus.PENDING:
+    if question is None:
         return row
-    acts_on_silence = episode.asking.acts_on_silence
-    row = replace(row, approval_id=question.approval_id, acts_on_silence=acts_on_silence)
+    is_pending = question.status is ApprovalStatus.PENDING
+    if not is_pending and not acts_soon(episode, question, now):
+        return row
+    row = replace(
+        row,
+        approval_id=question.approval_id,
+        acts_on_silence=episode.asking.acts_on_silence,
+    )
     is_sent = question.stage is not None
     if not is_sent:
         return row

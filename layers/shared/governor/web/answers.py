@@ -66,6 +66,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "acts_on_silence": episode.asking.acts_on_silence,
         "can_hold": view.can_hold,
         "can_hold_late": view.can_hold_late,
+        "acts_soon": view.acts_soon,
     }
 
 

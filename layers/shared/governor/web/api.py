@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import (
+    after_stop_text,
     cost_lines,
     launched_text,
     plan_lines,
@@ -25,7 +26,7 @@ from governor.approvals.rules.terms import grants_of
 from governor.approvals.show_approval import ApprovalView, ShowApproval
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, iso, parse_iso, people, printable
+from governor.core.units import UtcDatetime, iso, parse_iso, people, printable, sentence
 from governor.episode.model.episode import Episode
 from governor.limits.freezes import ShowLimits
 from governor.limits.model.pause import Pause
@@ -107,7 +108,7 @@ class ApprovalApi:
             case "GET /api/approvals":
                 return self._open_questions()
             case "GET /api/approvals/{approval_id}":
-                return question_document(self.show(request.named))
+                return question_document(self.show.record(request.named))
             case "POST /api/approvals/{approval_id}":
                 return self._decide(request)
             case "GET /api/policy":
@@ -232,7 +233,7 @@ class ApprovalApi:
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
             self._end_keep(request, identity, person)
-            return {**question_document(self.show(request.named)), "needs_another": False}
+            return {**question_document(self.show.record(request.named)), "needs_another": False}
         # For a caller whom the policy does not know, the ARN itself: AWS has proven it.
         author = person or identity
         decision = _decision(request.document, identity, author, self.decide.clock.now())
@@ -243,7 +244,7 @@ class ApprovalApi:
             losses_accepted=request.document.get("losses_accepted") is True,
         )
         return {
-            **question_document(self.show(request.named)),
+            **question_document(self.show.record(request.named)),
             "needs_another": decided.needs_another,
         }
 
@@ -292,6 +293,10 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     each `None` as long as there is none."""
     episode = view.episode
     approval = view.approval
+    after = None
+    if view.after_stop is not None:
+        zone = episode.asking.time_zone
+        after = sentence(f"It {after_stop_text(view.after_stop, zone, view.now)}")
     held = None
     if approval.hold is not None:
         held = approval.hold.words
@@ -302,7 +307,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         **brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
-        "silence": view.silence if view.can_decide else None,
+        "silence": view.silence if view.can_decide or view.acts_soon else None,
         "held": held,
         "cost": list(cost_lines(episode)),
         "plan": list(plan_lines(episode)),
@@ -317,6 +322,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         **_answer_fields(approval),
         "void_reason": approval.void_reason,
         **_outcome_fields(episode),
+        "after_stop": after,
     }
 
 

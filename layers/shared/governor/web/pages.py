@@ -18,7 +18,7 @@ from markupsafe import Markup
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
-from governor.approvals.messages.consequence import consequence
+from governor.approvals.messages.consequence import consequence, consequence_of_question
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.approval import (
@@ -156,7 +156,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
         start_lines=_start_lines(view),
-        next_lines=sentences.comes_next_text(episode, view.now),
+        next_lines=sentences.comes_next_text(episode, view.now, view.after_stop),
         devices=device_by_volume,
         console=instance_page(target.region, episode.instance.instance_id),
         keep_options=_keep_options(view),
@@ -194,7 +194,7 @@ def _is_agreed(view: ApprovalView) -> bool:
 def _start_lines(view: ApprovalView) -> list[str]:
     """Return what became of the last try to start it again; empty if nobody tried, or it runs."""
     episode = view.episode
-    if episode.start_try is None or episode.is_undone:
+    if episode.start_try is None or view.after_stop is not None:
         return []
     return sentences.start_text(episode.start_try, episode.asking.time_zone, view.now)
 
@@ -237,8 +237,8 @@ def _may_end_keep(view: ApprovalView, form: Form) -> bool:
 
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the headline of a page, which is the question or how it ended, and the lines that
-    explain an end in the words of its message; no lines for an open question, or one that is held
-    or approved and still carried out."""
+    explain an end in the words of its message; no lines for an open question, or one whose plan is
+    held, approved or carried out because nobody answered."""
     episode = view.episode
     approval = view.approval
     name = _short_name(view)
@@ -250,6 +250,9 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
         return f"{name} is on hold", ()
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {name}: approved", ()
+    if view.acts_soon:
+        words = consequence_of_question(episode, approval, view.now, longest_name=_LONGEST_NAME)
+        return words.subject, ()
     question = f". {episode.plan.verb.capitalize()} it?" if view.can_decide else ""
     return f"{name} {view.idle_text.predicate}{question}", ()
 
@@ -262,7 +265,7 @@ def _short_name(view: ApprovalView) -> str:
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
     """Return the headline of a question that ended so, and the lines that explain it: those of its
     message (`outcome.txt`) up to the first list. It says instead that the keep was ended, that the
-    instance is starting, or until when it was kept, if that is so by now."""
+    instance is starting or was started again, or until when it was kept, if that is so by now."""
     episode = view.episode
     approval = view.approval
     name = episode.instance.name
@@ -273,13 +276,27 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
     again_at = None if ending is None else ending.asked_again_at
     if again_at is not None and again_at <= view.now:
         again_at = None
+    after = view.after_stop
     alert = ends.outcome_alert(
-        episode.ref, episode, outcome, reason, ended_at, None, approval, again_at
+        episode.ref,
+        episode,
+        outcome,
+        reason,
+        ended_at,
+        None,
+        approval,
+        again_at,
+        is_still_stopped=after is None and not episode.is_starting,
+        was_started=after is not None and not after.is_terminated,
     )
     if approval.keep_ended_at is not None:
         text = "The next sweep checks it again. If it is idle, GPU Governor asks its owner."
         return f"{short_name}: the keep was ended", [text]
-    title = f"{name} is starting" if episode.is_starting else alert.subject
+    title = alert.subject
+    if after is not None and outcome is Outcome.STOPPED:
+        title = f"{name} {sentences.after_stop_text(after, episode.asking.time_zone, view.now)}"
+    elif episode.is_starting:
+        title = f"{name} is starting"
     kept_until = approval.kept.keep_until if approval.kept else None
     if kept_until and kept_until <= view.now:
         end = time_with_zone(kept_until, episode.asking.time_zone, view.now)
@@ -314,9 +331,12 @@ def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
 
 
 def _notice(view: ApprovalView) -> str:
-    """Return the text on what mode auto will do to the instance, and until when that can be held;
-    empty if the question is not of mode auto, or nothing can be held any more."""
+    """Return the text on what mode auto will do to the instance, and until when that can be held,
+    or on what happens because nobody answered; empty if it is neither, or nothing can be held any
+    more."""
     episode = view.episode
+    if view.acts_soon:
+        return view.silence
     if not (episode.gives_notice and view.can_hold):
         return ""
     until = stated_notice_end(episode, view.deliveries)
@@ -381,6 +401,8 @@ def _progress(view: ApprovalView) -> str:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if hold_decision is not None:
         return f"{sentence(hold_decision.words)} Nothing more is done."
+    if view.acts_soon:
+        return view.silence
     if view.can_hold_late:
         return late_hold_text(episode, view.now)
     if not view.can_hold:

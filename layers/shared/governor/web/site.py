@@ -362,7 +362,7 @@ class ApprovalSite:
             links = [self._neighbor(request, view.approval.approval_id) for view in views]
             body = pages.digest_page(views, links, form, results, ticked)
         else:
-            body = pages.approval_page(self.show(page_id), form)
+            body = pages.approval_page(self.show.record(page_id), form)
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:

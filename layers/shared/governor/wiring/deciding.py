@@ -32,5 +32,6 @@ def show_approval(parts: Parts) -> ShowApproval:
         approval_store=parts.approval_store,
         instance_store=parts.instance_store,
         delivery_store=parts.delivery_store,
+        ledger_store=parts.ledger_store,
         clock=parts.clock,
     )

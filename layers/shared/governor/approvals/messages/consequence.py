@@ -12,6 +12,7 @@ from typing import NamedTuple
 from governor.alerts.templates import template_lines
 from governor.approvals.messages.sentences import state_text
 from governor.approvals.model.approval import Approval
+from governor.approvals.rules.approval import acts_soon
 from governor.core.units import UtcDatetime, clip_middle, listed
 from governor.episode.model.episode import Episode
 from governor.policy.model.policy import Mode
@@ -77,9 +78,25 @@ def consequence(
     return _in_words(episode.instance.name, room, values, episode.asking.time_zone, now)
 
 
-def consequence_of_question(episode: Episode, approval: Approval, now: UtcDatetime) -> Consequence:
-    """Return what happens to the instance if nobody answers its open question, by its record."""
+def consequence_of_question(
+    episode: Episode, approval: Approval, now: UtcDatetime, *, longest_name: int | None = None
+) -> Consequence:
+    """Return what happens to the instance if nobody answers its open question, by its record; or
+    what follows because nobody answered in time, if that can still be held. The subject of the
+    latter has a name of at most `longest_name` characters; `None`: as the subject of a message."""
     is_half_approved = approval.first_yes is not None
+    if acts_soon(episode, approval, now):
+        done = _done(episode)
+        values = {
+            "kind": "acts soon",
+            "verb": episode.plan.verb,
+            "done": done,
+            "silent": "no second person approved" if is_half_approved else "nobody answered",
+            "waits": approval.waits_told_at is not None,
+            "terminates": episode.plan.destroys,
+        }
+        room = longest_name or _LOCK_SCREEN_CHARACTERS - len(f" will be {done}")
+        return _in_words(episode.instance.name, room, values, episode.asking.time_zone, now)
     return consequence(episode, approval.deadline, now, is_half_approved=is_half_approved)
 
 

@@ -35,6 +35,7 @@ from governor.core.hashing import short_hash
 from governor.core.instance import Target
 from governor.core.units import (
     UtcDatetime,
+    clock,
     iso,
     people,
     usd,
@@ -76,12 +77,17 @@ def outcome_alert(
     link: str | None,
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
+    *,
+    is_still_stopped: bool = True,
+    was_started: bool = False,
 ) -> Alert:
     """Return the message of how an episode ended. It sends nothing. `episode` is `None` for one
     that ended before it was stored; the message then says that its workflow failed.
 
     `link` leads to the record. `approval` is the question; `None` without one. Nobody is asked
-    about the instance again before `again_at`; `None` if the next sweep may ask.
+    about the instance again before `again_at`; `None` if the next sweep may ask. The last two are
+    for pages: `is_still_stopped` is false once the stopped instance is starting, was started or was
+    terminated; `was_started` is true once it was started.
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
@@ -106,9 +112,9 @@ def outcome_alert(
         alert = alert_from_template("failure", ref.target, dedup_id, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
 
-    what_is_left = left_behind(episode)
+    what_is_left = left_behind(episode, is_still_stopped=is_still_stopped, was_started=was_started)
     words["left_behind"] = what_is_left.sentences
-    words["startable"] = _has_ended_stopped(episode, outcome)
+    words["startable"] = is_still_stopped and _has_ended_stopped(episode, outcome)
     steps_done = []
     for step in episode.plan.steps:
         if step in episode.progress.steps_done:
@@ -118,6 +124,9 @@ def outcome_alert(
         facts[LEFT_IN_SHORT] = what_is_left.in_short
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval)
+    if outcome is Outcome.STOPPED and not is_still_stopped:
+        words["saved"] = None
+        words["readable"] = _past_stop(episode, at)
     severity = Severity.INFO if outcome in _GOOD else None
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
@@ -169,13 +178,22 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
     if undo is not None and outcome is Outcome.STOPPED:
         # The reason was recorded before the undo and says that it is stopped.
         words["outcome"] = "restarted"
-        words["readable"] = f"It was stopped, and {people(undo.by)} started it again."
+        words["readable"] = _past_stop(episode, undo.at)
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
     # did not count.
     is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
     if has_acted or is_kept or outcome in (Outcome.OBSERVED, Outcome.TOLD):
         words["left_behind"] = ""
     return words
+
+
+def _past_stop(episode: Episode, at: UtcDatetime) -> str:
+    """Return when the instance was stopped that is no longer stopped, as a sentence relative to
+    `at`; the person who started it again, if that is known."""
+    if episode.undo is not None:
+        return f"It was stopped, and {people(episode.undo.by)} started it again."
+    stopped_at = episode.progress.steps_done.get(Step.STOP.value, at)
+    return f"It was stopped on {clock(stopped_at, episode.asking.time_zone, at)}."
 
 
 def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
@@ -233,9 +251,11 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     return ""
 
 
-def left_behind(episode: Episode) -> LeftBehind:
+def left_behind(
+    episode: Episode, *, is_still_stopped: bool = True, was_started: bool = False
+) -> LeftBehind:
     """Return what the episode's workflow has done to the instance, and what it has not done. In
-    mode observe it has done nothing."""
+    mode observe it has done nothing. The other arguments are those of `outcome_alert`."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     # The snapshots are noted before EC2 is asked, which may refuse them.
@@ -243,10 +263,12 @@ def left_behind(episode: Episode) -> LeftBehind:
     values["snapshots_began"] = bool(progress.snapshots)
     # The attempt is over, and its reservation stays if EC2's answer was lost or was no whole set.
     values["snapshots_may_have_begun"] = progress.snapshots_reserved_at is not None
-    values["undone"] = episode.is_undone
+    is_undone = episode.is_undone or was_started
+    values["is_past"] = is_undone or not is_still_stopped
+    values["undone"] = is_undone
     values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)
-    values["first"] = _title_clause(clauses, is_undone=episode.is_undone)
+    values["first"] = _title_clause(clauses, is_undone=is_undone)
     values["all"] = _joined(clauses)
     short, sentences = template_lines("left behind", values)
     return LeftBehind(short, sentences)

@@ -16,6 +16,7 @@ from governor.alerts.model import (
     UNASSIGNED,
 )
 from governor.alerts.templates import first_line_of, template_lines
+from governor.approvals.rules.after_stop import AfterStop
 from governor.core.errors import GovernorError, TooLate
 from governor.core.instance import Lifecycle
 from governor.core.managers import other_tools, perhaps_by
@@ -23,12 +24,14 @@ from governor.core.principals import names_in, principal_text
 from governor.core.units import (
     UtcDatetime,
     all_listed,
+    city_of,
     daily_cost,
     day_and_time,
     left,
     listed,
     sentence,
     span,
+    time_with_zone,
     times_in_zone,
     usd,
 )
@@ -183,15 +186,29 @@ def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
 _CANCELED = (Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED)
 
 
-def comes_next_text(episode: Episode, now: UtcDatetime) -> list[str]:
+def after_stop_text(after: AfterStop, zone: str, now: UtcDatetime) -> str:
+    """Return what became of an instance that was stopped, to follow its name: `was stopped Mon
+    21:39, started again Tue 08:00 UTC`."""
+    stopped = day_and_time(after.stopped_at, zone, now)
+    done = "terminated" if after.is_terminated else "started again"
+    if after.at is None:
+        return f"was stopped {stopped} {city_of(zone)}, and {done} since"
+    return f"was stopped {stopped}, {done} {time_with_zone(after.at, zone, now)}"
+
+
+def comes_next_text(
+    episode: Episode, now: UtcDatetime, after: AfterStop | None = None
+) -> list[str]:
     """Return what comes next for the instance of a closed episode, with its date, as sentences;
     empty while it is open, and for an end whose message says that already. Dates follow the policy
-    that the episode was opened with."""
+    that the episode was opened with. `after` is what became of the instance after a stop."""
     ending = episode.ending
     if ending is None:
         return []
     state = "other"
-    if episode.is_undone:
+    if after is not None and after.is_terminated:
+        state = "terminated"
+    elif episode.is_undone or after is not None:
         state = "started"
     elif episode.became is Outcome.STOPPED and not episode.is_starting:
         state = "stopped"

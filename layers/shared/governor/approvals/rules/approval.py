@@ -139,6 +139,20 @@ def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
     return acts_by_itself(episode, approval, now)
 
 
+def acts_soon(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether nobody answered in time and the policy lets silence approve, so that the plan
+    is carried out unless somebody holds it, as is still possible."""
+    is_unanswered = episode.mode is Mode.ASK and approval.decision is None
+    return is_unanswered and can_hold(episode, approval, now)
+
+
+def was_not_answered(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether the time to answer the question is over and nobody answered it, or no second
+    person approved."""
+    is_unanswered = episode.mode is Mode.ASK and approval.decision is None
+    return is_unanswered and _is_expired(approval, now)
+
+
 def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
     """Return whether a hold would count only if EC2 does not carry out the call that was sent. It
     is false before that call, and if somebody holds the episode already."""

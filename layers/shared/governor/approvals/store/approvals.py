@@ -109,12 +109,14 @@ class Approvals(Store):
         return questions
 
     def answered(self, approval_ids: Sequence[str]) -> set[str]:
-        """Return the ids of these questions that are no longer open, by one read; empty if all
-        are still open. Questions that do not exist are left out. Raises: CloudError."""
+        """Return the ids of these questions that somebody answered or held, or that were canceled,
+        by one read; empty if there are none. Expired ones do not count, nor do those that do not
+        exist. Raises: CloudError."""
         items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
         answered_ids = set()
         for item in items:
-            if item.get("status") != ApprovalStatus.PENDING:
+            is_unanswered = item.get("status") in (ApprovalStatus.PENDING, ApprovalStatus.EXPIRED)
+            if not is_unanswered or item.get("brake") is not None:
                 answered_ids.add(str(item["approval_id"]))
         return answered_ids
 

@@ -25,6 +25,7 @@ from governor.core import units
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target, tag_command
 from governor.core.units import NEVER, Usd, UtcDatetime, daily_cost, left, plural, sentence
+from governor.episode.model.plan import Step
 from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.rules.states import WORDS, State, state_of
@@ -308,7 +309,7 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
         if row.expires_at <= now:
-            return "time to answer is over"
+            return _next_after_silence(row)
         return time_left(row.expires_at, row.done_by_silence, now)
     if mode == "auto":
         return f"{row.verb or 'stop'} follows, can be held"
@@ -322,16 +323,37 @@ def time_left(expires_at: UtcDatetime, done: str | None, now: UtcDatetime) -> st
     return f"{done} in {remaining}" if done else f"asked, {remaining} left"
 
 
+def _next_after_silence(row: FleetRow) -> str:
+    """Return the next step for an instance about which nobody answered in time."""
+    if not row.acts_on_silence:
+        return "time to answer is over"
+    if row.verb == Step.TERMINATE:
+        return "terminated soon: nobody answered"
+    return "stopped within minutes: nobody answered"
+
+
 def questions(request: ViewRequest) -> list[Row]:
     """Return the rows with an open question that nobody has answered since the sweep, also one that
-    is not sent yet, the most expensive first; of the same price, the one with the least time left.
-    Raises: CloudError."""
-    unanswered = [
-        (row, page)
-        for row, page in request.open_questions
-        if row.approval_id not in request.answered_ids
-    ]
+    is not sent yet, or whose plan is carried out because nobody answered; the most expensive first,
+    and of the same price, the one with the least time left. Raises: CloudError."""
+    unanswered: list[Row] = []
+    for row, page in request.open_questions:
+        is_answered = row.approval_id in request.answered_ids
+        if not is_answered and not _was_carried_out(request, row):
+            unanswered.append((row, page))
     return sorted(unanswered, key=_price_and_end)
+
+
+def _was_carried_out(request: ViewRequest, row: FleetRow) -> bool:
+    """Return whether the time to answer the row's question is over and the instance was stopped or
+    terminated since the sweep. Raises: CloudError."""
+    if row.expires_at is None or row.expires_at > request.now:
+        return False
+    return all(
+        (running.account, running.region, running.instance_id)
+        != (row.account, row.region, row.instance_id)
+        for running, _ in request.running
+    )
 
 
 def _price_and_end(row_and_page: Row) -> tuple[Decimal, datetime, str]:

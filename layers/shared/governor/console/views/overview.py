@@ -71,7 +71,7 @@ def overview(request: ViewRequest) -> Page:
             "kinds": _KINDS,
             "open": figures.lines(request, questions[:_ROWS_LISTED]),
             "oldest": _earliest(asked_at),
-            "next_question": _next_to_end(questions),
+            "next_question": _next_to_end(questions, request.now),
             "lines": figures.lines(request, idle_rows[:_ROWS_LISTED]),
             "stopped_lines": figures.lines(request, stopped_rows[:_ROWS_LISTED]),
         },
@@ -122,9 +122,10 @@ def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
     return min(not_none(moments), default=None)
 
 
-def _next_to_end(questions: Sequence[Row]) -> FleetRow | None:
-    """Return the row of the question that ends first, of those that are sent; `None` if none is."""
-    sent_rows = [row for row, _ in questions if row.expires_at is not None]
+def _next_to_end(questions: Sequence[Row], now: UtcDatetime) -> FleetRow | None:
+    """Return the row of the question that ends first, of those that are sent and take answers;
+    `None` if none is."""
+    sent_rows = [row for row, _ in questions if row.expires_at is not None and row.expires_at > now]
     return min(sent_rows, key=lambda row: row.expires_at or NEVER, default=None)
 
 

@@ -11,6 +11,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
 from governor.episode.model.episode import Outcome
+from governor.episode.model.start_try import StartTry
 from governor.fleet.model import DayCosts
 from governor.fleet.store import replace_day_write
 from governor.money.model.ledger import Cash, Ending, LedgerEntry, Statement
@@ -148,6 +149,33 @@ class Ledger(Store):
             if entries:
                 return entries[-1]
         return first
+
+    def end_of_stop(
+        self,
+        ref: EpisodeRef,
+        stopped_at: UtcDatetime,
+        now: UtcDatetime,
+        *,
+        fell_back: StartTry | None = None,
+    ) -> LedgerEntry | None:
+        """Return the entry of this episode's stop, which was booked at `stopped_at`, if its
+        instance was started or terminated since; `None` if it was not, or there is no entry.
+
+        `fell_back` is the last try to start it, if the instance ran and is stopped again since. An
+        entry that ended with that try has a stop that goes on. Raises: CloudError.
+        """
+        # The first entry is enough, unless a further one may go on with its saving.
+        looks_from = stopped_at if fell_back is None else now
+        newest = self.newest_of(ref, stopped_at, looks_from, now)
+        if newest is None or newest.ended_at is None:
+            return None
+        if fell_back is not None and fell_back.explains_start(newest.ended_at):
+            return None
+        if newest.ended is not Ending.REPLACED:
+            return newest
+        open_entries = self.open_entries(ref.target, ref.instance_id)
+        is_still_stopped = any(entry.episode == ref for entry in open_entries)
+        return None if is_still_stopped else newest
 
     def _first_of(self, ref: EpisodeRef, booked_at: UtcDatetime) -> LedgerEntry | None:
         """Return the first entry of this episode, which was booked at `booked_at`, with its end and
