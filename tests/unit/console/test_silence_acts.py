@@ -104,5 +104,7 @@ def test_the_questions_page_lists_it_with_what_follows() -> None:
     body = site.ask("/questions", cookies=site.cookies())["body"]
 
     assert "1 open question" in body
+    assert "Nobody answered in time</h2>" in body
+    assert "For others to answer" not in body
     assert "time to answer is over" in body
     assert "GPU Governor stops it within minutes. You can still hold it." in body
