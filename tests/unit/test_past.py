@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
+from governor.approvals.show_approval import ShowApproval
 from governor.core.catalog import shape_of
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import UNGOVERNED, Share
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.cost import months
+from governor.web.pages import headline_of
 from local.demo.fleet import NAMESPACE, Member, demo_fleet
 from local.demo.past import WEEKS, part_of, past_metrics, write_past
 from local.engine.simulation import Points
 from local.engine.simulators.cloudwatch import CloudWatchSimulator
 from local.engine.simulators.faults import Faults
 from tests.builders import NOW, TARGET
+from tests.twins import FakeClock
 from tests.twins.stores import EveryStore
 from tests.twins.table import MemoryTable
 
@@ -182,3 +185,21 @@ def test_a_managed_instance_is_idle_for_as_long_as_its_hours_show(
     assert this_hour is None
     assert len(quiet) == 6
     assert row.idle_since == NOW.replace(minute=0, second=0) - timedelta(hours=6)
+
+
+def test_each_record_of_the_past_says_that_the_instance_was_started_again(
+    state: EveryStore,
+) -> None:
+    """All stops of the past are over; the records said that the instances are stopped."""
+    show = ShowApproval(state, state, state, state, state, FakeClock(NOW))
+    headlines: list[str] = []
+    for entry in entries(state):
+        episode = state.episode(entry.episode)
+        if episode is not None:
+            view = show.record(episode.approval_id)
+            headline, _ = headline_of(view)
+            assert not view.can_be_started
+            headlines.append(headline)
+
+    assert headlines
+    assert [] == [headline for headline in headlines if ", started again " not in headline]
