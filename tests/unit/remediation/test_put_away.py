@@ -21,6 +21,7 @@ from governor.core.errors import (
     Protected,
     SafetyError,
     Throttled,
+    Unavailable,
 )
 from governor.core.instance import Lifecycle, Protection, Volume
 from governor.episode.model.episode import Outcome, Phase, Progress, Terms
@@ -492,12 +493,24 @@ def test_a_termination_that_is_denied_leaves_the_spot_request_alone() -> None:
     """IAM denies it by the tags of the instance; the cancellation, which ends a stopped instance,
     is denied by none."""
     world = with_persistent_request()
+    counted = world.state.used(world.clock.now())
     world.ec2.failures["terminate"] = [AccessDenied("exempt")]
 
     with pytest.raises(AccessDenied):
         world.put_away(world.ref, Step.TERMINATE)
     assert [("terminate", True)] == ends_of(world)
     assert set() == world.ec2.canceled
+    assert counted == world.state.used(world.clock.now())
+    assert Step.TERMINATE.value not in progress_of(world).steps_done
+
+
+def test_a_dry_run_without_an_answer_leaves_no_note() -> None:
+    """Nothing was sent: what others terminate meanwhile is not ours."""
+    world = with_persistent_request()
+    world.ec2.failures["terminate"] = [Unavailable("no answer")]
+
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.TERMINATE)
     assert Step.TERMINATE.value not in progress_of(world).steps_done
 
 

@@ -135,6 +135,7 @@ class PutAway:
         Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If EC2 answers
         with Unavailable, the call may have taken effect, and stays noted and counted.
         """
+        self._must_be_allowed_by_ec2(cleared, step)
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
         attempt = secrets.token_hex(8)
         self._reserve(cleared, step, attempt)
@@ -220,16 +221,10 @@ class PutAway:
         SafetyError if a companion cannot be carried out; CloudError if EC2 refuses, Unavailable
         also if it refuses the step after a companion.
         """
-        instance = cleared.instance
-        call = self.controller.stop if step is Step.STOP else self.controller.terminate
         preparing = companions(cleared.episode.plan.steps, step)
-        if preparing and not cleared.dry_run:
-            # IAM denies the step by the tags of the instance, and its companion by none. So the
-            # step is denied before its companion has an effect.
-            call(instance.target, instance.instance_id, dry_run=True)
         prepared = [self._prepare(cleared, companion) for companion in preparing]
         try:
-            sent = call(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+            sent = self._call(cleared, step, dry_run=cleared.dry_run)
         except GovernorError as error:
             if not any(prepared):
                 raise
@@ -239,6 +234,24 @@ class PutAway:
                 f"EC2 may have ended the instance before it refused: {error}"
             ) from error
         return [*prepared, sent]
+
+    def _call(self, cleared: Cleared, step: Step, *, dry_run: bool) -> str | None:
+        """Ask EC2 for the step alone; return the request id, `None` for a dry run. Raises:
+        SafetyError; CloudError."""
+        instance = cleared.instance
+        call = self.controller.stop if step is Step.STOP else self.controller.terminate
+        return call(instance.target, instance.instance_id, dry_run=dry_run)
+
+    def _must_be_allowed_by_ec2(self, cleared: Cleared, step: Step) -> None:
+        """Ask EC2 by a dry run for a step that has companions. Call it before anything is counted,
+        noted or sent.
+
+        IAM denies the step by the tags of the instance, and its companion by none. So the step is
+        denied before its companion has an effect. Raises: SafetyError; CloudError.
+        """
+        has_companions = bool(companions(cleared.episode.plan.steps, step))
+        if has_companions and not cleared.dry_run:
+            self._call(cleared, step, dry_run=True)
 
     def _prepare(self, cleared: Cleared, companion: Step) -> str | None:
         """Carry out a companion of the step; return the request id, `None` if nothing was changed.

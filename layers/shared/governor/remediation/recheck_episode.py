@@ -173,8 +173,6 @@ class RecheckEpisode:
         """
         try:
             cleared = self.guards.check(ref, step)
-            now = self.clock.now()
-            held_back = self._wait_or_end(cleared, step, now)
         except (Held, Interrupted) as error:
             outcome = Outcome.HELD if isinstance(error, Held) else Outcome.INTERRUPTED
             return Rechecked.ended(outcome, str(error))
@@ -182,6 +180,12 @@ class RecheckEpisode:
             return Rechecked.ended(Outcome.VOID, str(error))
         except SafetyError as error:
             return self._end_by_guard(ref, error)
+        now = self.clock.now()
+        try:
+            held_back = self._wait_or_end(cleared, step, now)
+        except SafetyError as error:
+            held_back = self._end_by_guard(ref, error)
+        # That the instance works, or that others changed it, says more than what holds it back.
         ended = self._end_if_changed(cleared, step, now, is_held_back=held_back is not None)
         if ended is not None:
             return ended

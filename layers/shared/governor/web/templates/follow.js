@@ -3,6 +3,11 @@
 "use strict";
 (() => {
   const EVERY_MS = 3000;
+  // A step may wait for days. Records that stay open must not look like a flood of requests, after which silence
+  // counts no more.
+  const QUICK_FOR_MS = 60_000;
+  const LATER_EVERY_MS = 30_000;
+  const openedAt = Date.now();
   const PARTS = ["h1", ".tiles", "#progress"];
   const FIELDS = "input:not([type=hidden]), select, textarea";
 
@@ -50,7 +55,13 @@
     restore(shown, state);
   };
 
+  const followLater = () => setTimeout(follow, Date.now() - openedAt < QUICK_FOR_MS ? EVERY_MS : LATER_EVERY_MS);
+
   const follow = async () => {
+    if (document.hidden) {
+      followLater();
+      return;
+    }
     let again = true;
     try {
       const answer = await fetch(location.href, { cache: "no-store", redirect: "manual" });
@@ -65,7 +76,7 @@
     } catch (error) {
       console.warn("the record could not be refreshed, and will be again:", error.message);
     }
-    if (again) setTimeout(follow, EVERY_MS);
+    if (again) followLater();
   };
-  setTimeout(follow, EVERY_MS);
+  followLater();
 })();
