@@ -36,7 +36,7 @@ def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     assert page is not None
     assert ["not-selected"] == [row.name for row in page.rows if row.verdict == UNGOVERNED]
     assert {"snoozed": KEEPER} == {
-        row.name: row.kept_by for row in page.rows if row.kept_because == KeepReason.KEEP
+        row.name: row.kept_by for row in page.rows if row.kept_because == KeepReason.UNDO
     }
     marks = {"LowUtilization", "ReviewForTermination"}
     marked = {name for name, one in ids.items() if marks <= stage.tags(one).keys()}

@@ -40,6 +40,7 @@ FORCED = {"UnknownPath": "Path?", "UnknownDecision": "Decision?", "NothingToDo":
 """States that no sound workflow enters, and the state in whose place the test enters each."""
 FROZEN_AT = {
     "WaitToAsk": "WaitForWorkingHours",
+    "UseNewTimes": "WaitForWorkingHours",
     "TellWaitingToTerminate": "TerminatePlanned?",
     "WaitToTerminate": "TerminatePlanned?",
 }

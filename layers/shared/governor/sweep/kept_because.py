@@ -95,8 +95,9 @@ def why_kept_by_people(hold: Hold, row: FleetRow, keep_by: str) -> Keep | None:
         return Keep(KeepReason.EXEMPTION, exempter.name)
     if row.kept_until is None:
         return None
-    reason = KeepReason.KEEP if hold.own_keeper is None else KeepReason.UNDO
-    return Keep(reason, keep_by, row.kept_until)
+    if hold.own_keeper is None:
+        return Keep(KeepReason.KEEP, keep_by, row.kept_until)
+    return Keep(KeepReason.UNDO, keep_by, row.kept_until)
 
 
 def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:

@@ -320,7 +320,9 @@ def time_left(expires_at: UtcDatetime, done: str | None, now: UtcDatetime) -> st
     """Return the time until an open question ends, with what silence does to the instance (`done`):
     `stopped in 1 min`, and `asked, 23 h left` if that is nothing."""
     remaining = left(expires_at - now)
-    return f"{done} in {remaining}" if done else f"asked, {remaining} left"
+    if done:
+        return f"{done} in {remaining}"
+    return f"asked, {remaining} left"
 
 
 def _next_after_silence(row: FleetRow) -> str:
