@@ -1063,9 +1063,8 @@ BUGS = (
         (
             Edit(
                 f"{_PUT_AWAY}._send",
-                "sent = call(",
-                "call(instance.target, instance.instance_id, dry_run=cleared.dry_run)\n"
-                "        sent = call(",
+                "sent = self._call(",
+                "self._call(cleared, step, dry_run=cleared.dry_run)\n        sent = self._call(",
             ),
         ),
         ("stop",),

@@ -104,22 +104,12 @@ def outcome_alert(
         words["step"] = step_text(failed_step)
         words["next_step"] = next_step(reason)
     if episode is None:
-        # Without an episode, only its reference is known.
-        facts[LEFT_IN_SHORT] = "Nothing was changed"
-        words["name"] = ref.instance_id
-        words["left_behind"] = "Nothing was changed."
-        dedup_id = stage_id(outcome.value, ref)
-        alert = alert_from_template("failure", ref.target, dedup_id, at, facts, words, link=link)
-        return replace(alert, instance_id=ref.instance_id)
+        return _unstored_failure(ref, outcome, at, link, facts, words)
 
     what_is_left = left_behind(episode, is_still_stopped=is_still_stopped, was_started=was_started)
     words["left_behind"] = what_is_left.sentences
     words["startable"] = is_still_stopped and _has_ended_stopped(episode, outcome)
-    steps_done = []
-    for step in episode.plan.steps:
-        if step in episode.progress.steps_done:
-            steps_done.append(step.value)
-    facts["steps_done"] = steps_done
+    facts["steps_done"] = _steps_done(episode)
     if has_failed:
         facts[LEFT_IN_SHORT] = what_is_left.in_short
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
@@ -131,6 +121,33 @@ def outcome_alert(
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
     )
+
+
+def _unstored_failure(
+    ref: EpisodeRef,
+    outcome: Outcome,
+    at: UtcDatetime,
+    link: str | None,
+    facts: dict[str, object],
+    words: dict[str, object],
+) -> Alert:
+    """Return the message of an episode that failed before it was stored, of which only the
+    reference is known. `facts` and `words` are those of any failure, and are completed here."""
+    facts[LEFT_IN_SHORT] = "Nothing was changed"
+    words["name"] = ref.instance_id
+    words["left_behind"] = "Nothing was changed."
+    dedup_id = stage_id(outcome.value, ref)
+    alert = alert_from_template("failure", ref.target, dedup_id, at, facts, words, link=link)
+    return replace(alert, instance_id=ref.instance_id)
+
+
+def _steps_done(episode: Episode) -> list[str]:
+    """Return the names of the steps of the plan that were noted, in order; empty if none was."""
+    steps_done = []
+    for step in episode.plan.steps:
+        if step in episode.progress.steps_done:
+            steps_done.append(step.value)
+    return steps_done
 
 
 def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
