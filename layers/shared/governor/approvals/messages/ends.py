@@ -94,7 +94,7 @@ def outcome_alert(
     zone = "UTC" if episode is None else episode.asking.time_zone
     words: dict[str, object] = {
         "readable": readable_end(outcome, reason, zone, at),
-        "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
+        "again": _again_text(outcome, episode, again_at, at),
         "startable": False,
     }
     if has_failed or episode is None:
@@ -150,13 +150,18 @@ def _steps_done(episode: Episode) -> list[str]:
     return steps_done
 
 
-def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
+def _again_text(
+    outcome: Outcome, episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime
+) -> str:
     """Return when people are asked or, but in mode `ask`, notified again, as a sentence, relative
     to `at`.
 
-    Return an empty text if the episode has stopped the instance. `again_at` is `None`, or not after
+    Return an empty text if the episode has stopped the instance, or nobody is asked again after
+    this outcome. `again_at` is `None`, or not after
     `at`, if the next sweep may ask. Without `episode` people are asked, and times are in UTC.
     """
+    if outcome not in _ASKED_AGAIN:
+        return ""
     asks = True
     zone = "UTC"
     if episode is not None:
