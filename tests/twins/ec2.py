@@ -35,8 +35,8 @@ class MemoryEc2:
     """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
 
     `failures` maps an operation to errors that are raised by its next calls, first come first
-    served; `None` lets one through. Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same
-    refusals, and does nothing.
+    served; `None` lets one through. Snapshots are `pending` until `finish_snapshots` is called. A
+    dry run meets the same refusals, and does nothing.
     """
 
     instances: dict[str, Instance] = field(default_factory=dict)
