@@ -12,9 +12,10 @@ from governor.approvals.show_approval import ApprovalView
 from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.money.model.ledger import Ending, LedgerEntry
-from governor.web.api import question_document
+from governor.web.api import ApiRequest, question_document
 from tests.builders import NOW
 from tests.unit.aws.state_samples import entry
+from tests.unit.web.test_api import ALICE, SHOW, api
 from tests.unit.web.test_site import ID, World
 from tests.unit.web.test_what_happened import happened
 
@@ -184,3 +185,12 @@ def test_a_failure_after_a_stop_does_not_say_that_it_is_stopped() -> None:
     assert heading(body).startswith("Could not")
     assert "it was started again" in body
     assert BUTTON not in body
+
+
+def test_the_command_line_reads_it_through_the_api() -> None:
+    """As `governor approvals show` does, with the permissions of `serve_api`."""
+    world = stopped()
+    settle(world, Ending.STARTED)
+    answer = api(world).handle(ApiRequest(SHOW, ALICE, ID))
+
+    assert (200, f"It {STARTED}.") == (answer.status, answer.document["after_stop"])
