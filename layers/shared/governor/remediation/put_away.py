@@ -1,9 +1,10 @@
 """Stops or terminates one instance a call. No other use case can; all guards stand before it.
 
 Each call is sent once, after a recheck of its own. The order: look up the effect of an earlier
-call, check all guards, count against the caps, note that EC2 is asked, ask EC2. Where it is unclear
-whether EC2 has carried out the call, `MustWait` is raised: the workflow waits, checks everything
-again, and invokes this use case again.
+call, check all guards, ask EC2 for a dry run if a Spot request is canceled before the call, count
+against the caps, note that EC2 is asked, check once more, ask EC2. Where it is unclear whether EC2
+has carried out the call, `MustWait` is raised: the workflow waits, checks everything again, and
+invokes this use case again.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _again_text(
     to `at`.
 
     Return an empty text if the episode has stopped the instance, or nobody is asked again after
-    this outcome. `again_at` is `None`, or not after
-    `at`, if the next sweep may ask. Without `episode` people are asked, and times are in UTC.
+    this outcome. `again_at` is `None`, or not after `at`, if the next sweep may ask. Without
+    `episode` people are asked, and times are in UTC.
     """
     if outcome not in _ASKED_AGAIN:
         return ""
@@ -305,8 +305,8 @@ def _title_clause(clauses: Sequence[str], *, is_undone: bool) -> str:
 
 
 def _joined(clauses: Sequence[str]) -> str:
-    """Return the clauses as one: `it is stopped, and its snapshots began`. Return an empty
-    text without clauses."""
+    """Return the clauses as one: `it is stopped, and its snapshots began`. Return an empty text
+    without clauses."""
     if not clauses:
         return ""
     *all_but_last, last = clauses

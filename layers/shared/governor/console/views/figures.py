@@ -25,8 +25,7 @@ from governor.core import units
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.instance import Target, tag_command
 from governor.core.units import NEVER, Usd, UtcDatetime, daily_cost, left, plural, sentence
-from governor.episode.model.plan import Step
-from governor.fleet.model import AMOUNTS, DayCosts, FleetPage, FleetRow, Share
+from governor.fleet.model import AMOUNTS, TERMINATED, DayCosts, FleetPage, FleetRow, Share
 from governor.fleet.rules.kept import KeptList, kept_list
 from governor.fleet.rules.states import WORDS, State, state_of
 from governor.money.model.ledger import LedgerEntry
@@ -327,9 +326,9 @@ def time_left(expires_at: UtcDatetime, done: str | None, now: UtcDatetime) -> st
 
 def _next_after_silence(row: FleetRow) -> str:
     """Return the next step for an instance about which nobody answered in time."""
-    if not row.acts_on_silence:
+    if row.done_by_silence is None:
         return "time to answer is over"
-    if row.verb == Step.TERMINATE:
+    if row.done_by_silence == TERMINATED:
         return "terminated soon: nobody answered"
     return "stopped within minutes: nobody answered"
 
