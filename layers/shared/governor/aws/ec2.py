@@ -222,7 +222,8 @@ class Ec2Instances(Adapter):
 
     def _knows_managed(self, target: Target) -> bool:
         """Return whether EC2 can be asked for hidden managed instances: both botocore's model and
-        the Region know the parameter."""
+        the Region know the parameter. If botocore's does not, that is remembered, and logged once.
+        """
         if target.region in self._without_managed:
             return False
         model = self._clients.client("ec2", target).meta.service_model
@@ -301,8 +302,8 @@ class Ec2Instances(Adapter):
 
     def reservations(self, target: Target) -> list[Reservation]:
         """Return the Capacity Reservations of GPU instances that this account is charged for; empty
-        if there are none. Those whose record cannot be read are left out. Raises: CloudError, also
-        if there are such records alone."""
+        if there are none. One whose record cannot be read is left out. Raises: CloudError, also if
+        a record cannot be read and no other one is returned."""
         operation = "ec2:DescribeCapacityReservations"
         path = ("CapacityReservations",)
         read = partial(read_reservation, target)

@@ -62,8 +62,8 @@ class AwsPriceLists(Adapter):
         return on_demand(products, region)
 
     def storage(self, region: str) -> StoragePrices:
-        """Return what volumes, snapshots and public addresses cost in a Region. Raises:
-        CloudError."""
+        """Return what volumes, snapshots and public addresses cost in a Region. A price that is not
+        listed there is missing, or `None`. Raises: CloudError."""
         products: list[Iterator[str]] = []
         for service, name, value in STORAGE_PRODUCTS:
             products.append(self._products(service, region, **{name: value}))

@@ -321,7 +321,8 @@ def _manager_by_word(tags: Mapping[str, str], keys: Sequence[str]) -> Manager | 
 # Most keys of a fleet are no mark and repeat on every instance: each is looked up once.
 @lru_cache(maxsize=4096)
 def _exact_marks_of(key: str) -> tuple[_Marks, ...]:
-    """Return the managers that a tag with this key shows by some value; empty if it shows none."""
+    """Return the marks of the managers that have an exact mark with this tag key, whatever its
+    value; empty if none has. `has_exact` then checks the value."""
     folded = key.casefold()
     return tuple(marks for marks in _all_marks() if marks.knows(folded))
 

@@ -94,8 +94,9 @@ class RespondToWarnings:
         opened = self._examine_all(attempts, base)
         cases = [attempt for attempt in opened if isinstance(attempt, Case)]
         taken_back = [case for case in cases if case.warned.response.is_taken_back]
-        # Seconds count: hooks first, then messages and questions, then snapshots and advice.
-        self._note_and_send_first(cases, taken_back)
+        # Seconds count: hooks first, then notifications and canceled questions, then snapshots and
+        # advice.
+        self._send_hooks_and_store_warnings(cases, taken_back)
         unsent_ids = []
         for case in cases:
             if case.is_hook_unsent:
@@ -215,7 +216,9 @@ class RespondToWarnings:
             return warned
         return replace(warned, stated_end=warned.at + wait)
 
-    def _note_and_send_first(self, cases: Sequence[Case], taken_back: Sequence[Case]) -> None:
+    def _send_hooks_and_store_warnings(
+        self, cases: Sequence[Case], taken_back: Sequence[Case]
+    ) -> None:
         """Send the hooks that go before any notification, and at the same time store the warnings
         of the instances that are `taken_back`. A store that fails, or is not done two seconds after
         the hooks, is an error of each of their cases."""

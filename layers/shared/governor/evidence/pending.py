@@ -168,14 +168,16 @@ class Pending:
         by_part[part] = evidence.merged(by_part.get(part), series)
 
     def _only_shows_work(self, asked: AskedSeries, part: str) -> bool:
-        """Return whether a series of utilization may show work, but proves no idleness: that of
-        another namespace, of no GPU beside GPUs, or of the instance alone beside others."""
+        """Return whether a series of utilization may show work, but no idleness. That is a series
+        of another namespace, the aggregate of the instance if other series are read too, and any
+        series that names no GPU if others name theirs. `part` is its GPU; `all` if it names none.
+        """
         own_namespace = self.request.policy.metrics.namespace
         if asked.namespace not in ("", own_namespace):
             return True
         if asked.dimensions == self.aggregate and len(self.sets) > 1:
             return True
-        # A series of no GPU takes the place of no GPU that is silent.
+        # Low readings of a series without a GPU say nothing about a GPU that is silent.
         return part == "all" and evidence.has_gpu(self.sets, self.own_dimension)
 
     def _remember_index(self, dimensions: Dimensions) -> None:

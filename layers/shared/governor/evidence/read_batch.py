@@ -153,7 +153,7 @@ class Batch:
         pass fails, note that as a problem of the silent ones."""
         if not instances:
             return
-        found_series = self._pass_for_search(instances)
+        found_series = self._list_utilization(instances)
         if found_series is None:
             return
         # The pass found the series of all instances, not only of those that need it.
@@ -167,10 +167,10 @@ class Batch:
         for figure in published_by(Publisher.EC2_GPU):
             self._read(self._listed_by_ec2(silent, figure))
 
-    def _pass_for_search(self, instances: list[Pending]) -> Mapping[str, Sequence[Listed]] | None:
-        """Return the namespace's utilization series by instance id; those of one instance alone if
-        the batch has only that. Return `None` if the search failed, which is noted for the silent
-        instances."""
+    def _list_utilization(self, instances: list[Pending]) -> Mapping[str, Sequence[Listed]] | None:
+        """Return the namespace's utilization series by instance id, empty if none is listed; those
+        of one instance alone if the batch has only that. Return `None` if the listing failed, which
+        becomes the problem of those `instances` that are silent."""
         only = instances[0].instance_id if len(self._all) == 1 else None
         wanted = SeriesFilter(self._names.namespace, self._names.utilization)
         try:

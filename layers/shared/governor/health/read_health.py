@@ -245,8 +245,9 @@ class _InstanceReads:
             yield _Read(self, figure, dimensions, figure.of_gpu)
 
     def _reads_by_xid(self, suspects: Sequence[str]) -> Iterator[_Read]:
-        """Yield a read of each known Xid number for all GPUs behind a suspect aggregate, else for
-        the suspects alone, which are labels of GPUs. Yield nothing without suspects.
+        """Yield a read of each known Xid number for each GPU that may have had one: all GPUs behind
+        an aggregate that is a suspect, else the GPUs whose labels are `suspects`. Yield nothing
+        without suspects.
 
         A series of one Xid has the dimensions of their sum and one more (`Xid`), so its dimensions
         are known without listing them. Nothing is read here: only the requests are made.
@@ -254,9 +255,10 @@ class _InstanceReads:
         if not suspects:
             return
         sets = self.sets(_XIDS)
-        for dimensions in sets.later or sets.first:
-            if not sets.later and self._label_of(_XIDS, dimensions) not in suspects:
-                continue
+        gpus = sets.later
+        if not gpus:
+            gpus = tuple([gpu for gpu in sets.first if self._label_of(_XIDS, gpu) in suspects])
+        for dimensions in gpus:
             for number, figure in _BY_XID.items():
                 xid_dimensions = (*dimensions, ("Xid", str(number)))
                 yield _Read(self, figure, xid_dimensions, figure.of_gpu)

@@ -348,7 +348,8 @@ def _places(states: Sequence[StandingState]) -> str:
 
 def _facts_of_states(kind: StateKind, states: Sequence[StandingState]) -> dict[str, object]:
     """Return the facts of a message about these states, for machines: the kind of all of them,
-    their targets and instances."""
+    their targets and instances, and whether they are of several targets (`EVERYWHERE`, only then).
+    """
     named_ids = []
     for state in states:
         if state.instance_id:

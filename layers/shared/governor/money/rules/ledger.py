@@ -155,9 +155,9 @@ def sum_saved(
     """Return what GPU Governor's own actions have saved from `start` to before `end`; zero if there
     are none. Entries of other people's actions do not count.
 
-    An action is counted if it was booked within this time, a false stop if it ended within it. A
-    counted action without a known price adds to `unpriced` alone. Each action saves for
-    `counts_for` at most. A saving that goes on after a start that fell back is no new action.
+    `actions` counts the entries booked within this time, and `unpriced` those of them whose price
+    is not known, which save no amount. `false_stops` counts the false stops that ended within it.
+    Each entry saves for `counts_for` at most. A continuation saves, too, but is no new action.
     """
     ours = [entry for entry in entries if entry.ours]
     actions = [entry for entry in ours if not entry.is_continuation]

@@ -132,7 +132,12 @@ class Subject:
 
     def after_reading(self, evidence: Evidence) -> Verdict:
         """Return the verdict by `evidence`, which covers the idle window: by utilization alone if
-        people know of the idleness."""
+        people know of the idleness, and then with the advice of the last sweep if that found the
+        instance idle.
+
+        A verdict without data is marked as late if the readings may still come. The reason of an
+        idle verdict says for how long, with the time before the window that memory knows of.
+        """
         in_full = not self.people_know
         verdict = judge(self.instance, self.hold, evidence, self.policy, self.now, in_full=in_full)
         if verdict.kind is VerdictKind.NO_DATA:

@@ -28,7 +28,8 @@ from governor.verdict.rules.proof import (
 
 def judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if an aggregate does not show that all GPUs are in it, up to its
-    end. Return `None` if it does, or no aggregate of several GPUs was read."""
+    end. Return `None` if it does, or no such aggregate was read (`gpus_in_aggregate` is `None`),
+    also because it is not known how many GPUs the type has."""
     gpu_count = gpus_in_aggregate(evidence)
     if gpu_count is None:
         return None
@@ -107,7 +108,8 @@ def _most_missing_collections(policy: Policy) -> int:
 
 def gpus_in_aggregate(evidence: Evidence) -> int | None:
     """Return how many GPUs share one aggregate, so that its samples must be counted. Return `None`
-    if each GPU has its own series, or if their number is not known."""
+    if utilization was not read from an aggregate, if the type has one GPU, or if it is not known
+    how many it has."""
     gpu_count = evidence.gpus_expected
     is_shared = evidence.source is MetricSource.AGGREGATE and gpu_count != 1
     return gpu_count if is_shared else None
@@ -115,7 +117,8 @@ def gpus_in_aggregate(evidence: Evidence) -> int | None:
 
 def hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
     """Return the end of the newest stretch in which one GPU may have been missing from an aggregate
-    for too long. Return `None` if there is none.
+    for too long. Return `None` if there is none, or no such aggregate was read
+    (`gpus_in_aggregate` is `None`).
 
     One may be missing where the aggregate holds no more samples than one GPU fewer would publish.
     """

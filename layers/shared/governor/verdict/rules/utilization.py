@@ -213,7 +213,8 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
 
 
 def _label(gpu: GpuReadings, policy: Policy) -> str:
-    """Return the name of a GPU in a sentence; the instance if it is the busiest of all."""
+    """Return the name of a GPU for a sentence, such as `GPU 3`; `the instance` if the readings are
+    those of its aggregate (`all`)."""
     return "the instance" if gpu.gpu == "all" else f"{part_word(policy.metrics)} {gpu.gpu}"
 
 

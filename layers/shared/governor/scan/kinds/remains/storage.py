@@ -56,18 +56,19 @@ def price_of_address(place: Place) -> UsdPerHour:
 
 
 def _storage_prices(place: Place) -> StoragePrices:
-    """Return the prices of storage here; none of them if the Region's list was not read. They come
-    with the price of any instance."""
+    """Return the prices of storage in the Region of this place, read once for each target; all
+    unknown if the Region's price list was not read."""
 
-    def ask() -> StoragePrices:
-        """Return the prices of storage that come with an instance."""
-        unnamed = Instance(
+    def read_prices() -> StoragePrices:
+        """Return the same, read now. An instance of no type asks for them: the price of any
+        instance holds those of storage, too."""
+        untyped = Instance(
             target=place.target,
             instance_id="",
             instance_type="",
             state="",
             launch_time=place.now,
         )
-        return place.prices.price(unnamed, place.policy).storage or StoragePrices()
+        return place.prices.price(untyped, place.policy).storage or StoragePrices()
 
-    return place.kept.get(("storage-prices", str(place.target)), ask)
+    return place.kept.get(("storage-prices", str(place.target)), read_prices)
