@@ -131,8 +131,8 @@ def _translate_transaction(
 def aws_errors(operation: str) -> Iterator[None]:
     """Wrap one AWS call, `service:Operation`.
 
-    Raises: CloudError or ConflictError in place of botocore's errors. Unavailable: no clear answer
-    came, so the call may have had its effect.
+    Raises: CloudError in place of botocore's errors, among them Unavailable if no clear answer
+    came, so that the call may have had its effect; ConflictError if a condition of DynamoDB failed.
     """
     try:
         yield

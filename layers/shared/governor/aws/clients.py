@@ -354,7 +354,8 @@ class Adapter:
         own. The call goes by `client`; without one, by that of `Clients.client` for this target,
         `repeat` and `long_timeout`, where the adapter's own `long_timeout` must be set, too.
 
-        Raises: CloudError; ConflictError; Unavailable if the call may have had its effect.
+        Raises: CloudError, among them Unavailable if the call may have had its effect;
+        ConflictError if a condition of DynamoDB failed.
         """
         prefix, _, name = operation.partition(":")
         # botocore reads the profile when a client is made: that fails as a call does.

@@ -58,7 +58,8 @@ class AwsBatch(Adapter):
         placed_until = now - _PLACED_WITHIN
 
         def read(record: Mapping[str, Any]) -> BatchEnvironment:
-            """Return the environment of a record; its queues and jobs are asked for."""
+            """Return the environment of a record; its queues and jobs are asked for. Raises:
+            KeyError if the record lacks a field; CloudError."""
             resources = record.get("computeResources") or {}
             queues = self._queues(target, record["computeEnvironmentArn"])
             arns = [queue.arn for queue in queues]
@@ -101,7 +102,8 @@ class AwsBatch(Adapter):
         CloudError."""
 
         def queue_if_using(queue: Mapping[str, Any]) -> _Queue | None:
-            """Return the queue; `None` if it does not use the environment."""
+            """Return the queue; `None` if it does not use the environment. Raises: KeyError if the
+            record lacks a field."""
             orders = queue.get("computeEnvironmentOrder") or ()
             environments = {order["computeEnvironment"] for order in orders}
             if environment_arn not in environments:

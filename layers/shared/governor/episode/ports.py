@@ -23,7 +23,9 @@ class InstanceController(Protocol):
     the call.
 
     Each method returns the id of the request, by which CloudTrail finds the call; `None` for a dry
-    run. Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    run, or if the answer names none. Every method may raise SafetyError if the id could mean more
+    than one resource, or EC2 carried out a dry run; ConfigurationError without a role that acts;
+    and CloudError, among them the kinds that the methods name.
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
@@ -44,7 +46,7 @@ class InstanceController(Protocol):
 
 
 class InstanceStarter(Protocol):
-    """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
+    """The only way to start an instance again. Raises: CloudError, among them NoCapacity."""
 
     def start(self, target: Target, instance_id: str) -> str | None:
         """Start the instance, and return the id of the request; `None` if EC2's answer names none.
@@ -78,7 +80,8 @@ class Undoer(Protocol):
 
 
 class Snapshotter(Protocol):
-    """Makes and finds snapshots, and reads user data. Raises: as `InstanceController`."""
+    """Makes and finds snapshots, and reads user data. Raises: CloudError; SafetyError if EC2
+    carried out a dry run."""
 
     def create(
         self,
@@ -104,8 +107,8 @@ class Snapshotter(Protocol):
 
 
 class SnapshotRemover(Protocol):
-    """The only way to delete a snapshot. Raises: Protected if an image needs it, or if it is
-    locked; else as `InstanceController`."""
+    """The only way to delete a snapshot. Raises: CloudError, among them Protected if an image needs
+    it, or it is locked."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
         """Return the snapshots with all of these tags; empty if there are none. Raises:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 class InstanceReader(Protocol):
     """EC2, read only. An instance that EC2 does not know, or no longer knows, is `None`, or left
-    out.
+    out. Every method may raise CloudError.
 
     Lists leave out a record without the fields that EC2 always sends. Describing such an instance
     fails; among others, only that one fails.
@@ -136,7 +136,8 @@ class MetricReader(Protocol):
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> Mapping[str, Sequence[Listed]]:
         """Return the listed series by their `InstanceId`; with `instance_id`, only those of that
-        instance. Never call this with an `instance_id` in a loop."""
+        instance; empty if none is listed. Never call this with an `instance_id` in a loop. Raises:
+        CloudError."""
 
 
 class InstanceTagger(Protocol):
@@ -153,7 +154,8 @@ class InstanceTagger(Protocol):
         """Set the tags of these instances; a tag with the value `None` is removed.
 
         Return the error by instance id for each instance whose tags could not be set; empty if all
-        were set. A failed call is in the result, not raised.
+        were set. A failed call is in the result, not raised. Raises: SafetyError if EC2 carried out
+        a dry run.
         """
 
 
@@ -164,4 +166,4 @@ class SessionReader(Protocol):
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:
         """Return the open sessions that began after `since`; empty if there are none. Raises:
-        AccessDenied if the member role is of an earlier release."""
+        CloudError, among them AccessDenied if the member role is of an earlier release."""

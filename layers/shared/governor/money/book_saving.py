@@ -55,8 +55,8 @@ class BookSaving:
         asked EC2 for a stop.
 
         The entry is not `ours` if nothing was done, or if others or EC2 stopped or terminated the
-        instance. Raises: CloudError if EC2 cannot be read; SafetyError if the workflow says
-        stopped, but the instance runs on.
+        instance. Raises: ConfigurationError without a role in its account; CloudError if EC2 cannot
+        be read; SafetyError if the workflow says stopped, but the instance runs on.
         """
         # The stop by an earlier episode is booked already, so a termination now saves only storage.
         episode = replace(episode, progress=replace(episode.progress, steps_done=episode.own_steps))
@@ -80,8 +80,8 @@ class BookSaving:
         """Return an entry that saves zero, and has ended, if others or EC2 stopped or terminated
         the instance. Return `None` if the instance runs on.
 
-        Call it only for an episode that made no call to EC2. Raises: CloudError if EC2 cannot be
-        read.
+        Call it only for an episode that made no call to EC2. Raises: ConfigurationError without a
+        role in its account; CloudError if EC2 cannot be read.
         """
         instance = self._described(episode)
         if instance is None or instance.is_gone:
@@ -113,8 +113,9 @@ class BookSaving:
         `TERMINATED`.
 
         Return `None` if it did neither: no call was made or had an effect, or others terminated the
-        instance. Raises: CloudError if EC2 cannot be read; SafetyError if `outcome` is `STOPPED`,
-        but the instance runs on and nobody has undone the stop.
+        instance. Raises: ConfigurationError without a role in its account; CloudError if EC2 cannot
+        be read; SafetyError if `outcome` is `STOPPED`, but the instance runs on and nobody has
+        undone the stop.
         """
         steps_done = episode.progress.steps_done
         if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
@@ -135,7 +136,7 @@ class BookSaving:
 
     def _described(self, episode: Episode) -> Instance | None:
         """Return the instance as EC2 shows it now; `None` if EC2 no longer knows it. Raises:
-        CloudError."""
+        ConfigurationError without a role in its account; CloudError."""
         ref = episode.ref
         target = self.accounts.target(ref.account, ref.region)
         return self.instances.describe(target, ref.instance_id)

@@ -118,7 +118,7 @@ class Worker:
         alone, and the end of another stack's alarm, is not sent and counts nothing.
 
         Raises: LeaseTaken if another worker sends the group; InputError for a body of another form;
-        CloudError.
+        ConfigurationError if links cannot be made; CloudError.
         """
         parsed = self.parse(body)
         if isinstance(parsed, Flush):
@@ -140,7 +140,8 @@ class Worker:
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
         """Send an alert. A failure, or a question if the policy joins questions, is put into the
         outbox instead, unless it comes `again`, and a flush is queued that sends it with others.
-        Raises: AlertRefused if nothing proves it; LeaseTaken; CloudError."""
+        Raises: AlertRefused if nothing proves it; LeaseTaken; ConfigurationError if links cannot be
+        made; CloudError."""
         rule = dispatch.rule()
         is_failure = sent.kind is AlertKind.FAILURE
         is_question = sent.kind in QUESTIONS and bool(rule.digest_from)
@@ -157,7 +158,7 @@ class Worker:
         """Send one alert now, while no other worker sends about its subject; return the counts.
         Before the end of a cause of failures, send the failures that still wait; if one of those is
         left, leave the alert. Raises: AlertRefused if nothing proves the alert; LeaseTaken if
-        another worker sends; CloudError."""
+        another worker sends; ConfigurationError if links cannot be made; CloudError."""
         done = self._send_failures_before_end(dispatch, sent)
         # One lease for an alarm and its end: if two workers sent them at the same time, the alarm
         # could open again after its end.

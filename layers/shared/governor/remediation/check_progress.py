@@ -69,7 +69,7 @@ class CheckProgress:
         Raises: SnapshotFailed; StepTimedOut after the limit of the policy; NobodyListens if every
         channel refused the message, or none has delivered it in time; WrongState if an instance
         that is to stop was terminated; SafetyError if the episode is over, or the step was never
-        noted; PolicyError; CloudError.
+        noted; PolicyError; ConfigurationError without a role in its account; CloudError.
         """
         episode = episode_underway(self.episode_store, ref)
         if until is Until.HEARD:
@@ -110,7 +110,8 @@ class CheckProgress:
         instance that EC2 no longer shows is terminated.
 
         Raises: SnapshotFailed; WrongState if an instance that is to stop has another state than
-        `running`, `stopping` or `stopped`; CloudError.
+        `running`, `stopping` or `stopped`; ConfigurationError without a role in its account;
+        CloudError.
         """
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         if step is Step.SNAPSHOT:

@@ -51,7 +51,7 @@ class CloseDead:
         An episode that is closed already is only repaired: its lock is freed, and people are
         notified if they were not. Return false if nothing was left to do, or the episode was never
         saved and does not lock the instance. Raises: ConflictError if the episode keeps changing;
-        CloudError. Repeat it then.
+        ConfigurationError without a role in its account; CloudError. Repeat it then.
         """
         episode = self.episode_store.episode(ref)
         now = self.clock.now()
@@ -78,7 +78,7 @@ class CloseDead:
 
         `failures` counts earlier failures in a row: the more, the later people are asked again. It
         is `None` for an aborted workflow. Raises: ConflictError if the episode keeps changing;
-        CloudError.
+        ConfigurationError without a role in its account; CloudError.
         """
         if episode is not None and episode.phase is Phase.ASKING:
             void_question(self.approval_store, episode, why, Outcome.FAILED)

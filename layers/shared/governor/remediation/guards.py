@@ -108,7 +108,8 @@ class Guards:
 
         Raises: MustWait while a pause, a freeze or unused time to answer holds the step back;
         SafetyError, also Held, Interrupted and Unsealed, if a guard does not hold; MetricsLate
-        while it is not known whether answers were refused; PolicyError; CloudError.
+        while it is not known whether answers were refused; PolicyError; ConfigurationError without
+        a role in its account; CloudError.
         """
         cleared = self.check(ref, step)
         why = self.why_held_back(cleared, step)
@@ -151,8 +152,8 @@ class Guards:
 
         Raises: Held if somebody holds the episode; Interrupted while EC2 takes the instance back;
         Unsealed if a record lacks its seal; SafetyError, which names the guard that does not hold;
-        PolicyError if the overrides of the instance contradict each other; CloudError if something
-        cannot be read.
+        PolicyError if the overrides of the instance contradict each other; ConfigurationError
+        without a role in its account; CloudError if something cannot be read.
         """
         episode = episode_underway(self.episode_store, ref)
         if step not in episode.plan.steps:
@@ -183,7 +184,8 @@ class Guards:
         session of the role is named after the episode, and after the people who approved or, if
         nobody is asked, after the mode.
 
-        Raises: SafetyError if it is gone, or was restarted since the question; CloudError.
+        Raises: SafetyError if it is gone, or was restarted since the question; ConfigurationError
+        without a role in its account; CloudError.
         """
         ref = episode.ref
         # CloudTrail shows for whom the call is made.

@@ -35,7 +35,8 @@ class LookAtStart:
         such as `fell-back`; `not followed` if no start of it is followed.
 
         A stopped instance without a new reason may still start: the try stays open, and the sweep
-        looks again. Raises: CloudError.
+        looks again. Raises: ConfigurationError without a role in the account; ConflictError if the
+        instance runs, but the stop of the episode was not noted; CloudError.
         """
         ref = self.instance_store.record(Target(account, region), instance_id).starting
         episode = None if ref is None else self.episode_store.episode(ref)

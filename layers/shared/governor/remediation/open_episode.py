@@ -93,9 +93,10 @@ class OpenEpisode:
         """Take the lock of the instance and open the episode, or return why not. Return the stored
         episode if an earlier call has opened it.
 
-        Raises: MetricsLate while the newest readings are missing; PolicyError; ConflictError if the
-        episode lost the lock, or keeps changing while it is closed; CloudError. The lock otherwise
-        stays with this episode, and a retry continues.
+        Raises: MetricsLate while the newest readings are missing; PolicyError; ConfigurationError
+        without a role in its account; ConflictError if the episode lost the lock, or keeps changing
+        while it is closed; CloudError. The lock otherwise stays with this episode, and a retry
+        continues.
         """
         base = self.policies.base().policy
         if not self.accounts.governs(base, ref.account, ref.region):

@@ -65,6 +65,7 @@ class PutAway:
                 whether answers were refused. Recheck the episode, then invoke it again.
             SafetyError: a guard refuses; also Held, Interrupted and Unsealed.
             PolicyError: the overrides of the instance contradict each other.
+            ConfigurationError: the function has no role in its account, or no role that acts.
             ConflictError: the episode was closed before the call was noted.
             CloudError: EC2 refuses, as Protected, Unsupported, WrongState, NotFound or
                 AccessDenied; or the table cannot be read or written.
@@ -80,8 +81,8 @@ class PutAway:
         Return false without a call if the step took effect before, or if this is a stop of an
         earlier episode and the instance is stopped. Raises: SafetyError, also for another step than
         these two, among them MustWait, Held, Interrupted and Unsealed; ConflictError; MetricsLate;
-        PolicyError; CloudError, among them Throttled and Unavailable, which the caller turns into
-        MustWait.
+        PolicyError; ConfigurationError; CloudError, among them Throttled and Unavailable, which the
+        caller turns into MustWait.
         """
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
@@ -109,7 +110,8 @@ class PutAway:
         episode has sent none, and always in mode `observe`.
 
         Raises: MustWait while the call may still take effect; SafetyError if somebody else changed
-        the state of the instance, or the episode is over; CloudError.
+        the state of the instance, or the episode is over; ConfigurationError without a role in its
+        account; CloudError.
         """
         episode = episode_underway(self.episode_store, ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
@@ -133,8 +135,9 @@ class PutAway:
         Call it only after all guards let the step through. If the call certainly had no effect,
         what all attempts of the step reserved is given back, and its note is taken back.
 
-        Raises: SafetyError, among them MustWait and Held; ConflictError; CloudError. If EC2 answers
-        with Unavailable, the call may have taken effect, and stays noted and counted.
+        Raises: SafetyError, among them MustWait and Held; ConflictError; ConfigurationError without
+        a role that acts; CloudError. If EC2 answers with Unavailable, the call may have taken
+        effect, and stays noted and counted.
         """
         self._must_be_allowed_by_ec2(cleared, step)
         # Each invocation has its own id: if it fails, it gives back only what it reserved.
@@ -219,8 +222,8 @@ class PutAway:
         canceled before its instance is terminated.
 
         Return the request ids, in this order; `None` for each call in a dry run. Raises:
-        SafetyError if a companion cannot be carried out; CloudError if EC2 refuses, Unavailable
-        also if it refuses the step after a companion.
+        SafetyError if a companion cannot be carried out; ConfigurationError without a role that
+        acts; CloudError if EC2 refuses, Unavailable also if it refuses the step after a companion.
         """
         preparing = companions(cleared.episode.plan.steps, step)
         prepared = [self._prepare(cleared, companion) for companion in preparing]
@@ -238,7 +241,7 @@ class PutAway:
 
     def _call(self, cleared: Cleared, step: Step, *, dry_run: bool) -> str | None:
         """Ask EC2 for the step alone; return the request id, `None` for a dry run. Raises:
-        SafetyError; CloudError."""
+        SafetyError; ConfigurationError without a role that acts; CloudError."""
         instance = cleared.instance
         call = self.controller.stop if step is Step.STOP else self.controller.terminate
         return call(instance.target, instance.instance_id, dry_run=dry_run)
@@ -248,7 +251,8 @@ class PutAway:
         noted or sent.
 
         IAM denies the step by the tags of the instance, and its companion by none. So the step is
-        denied before its companion has an effect. Raises: SafetyError; CloudError.
+        denied before its companion has an effect. Raises: SafetyError; ConfigurationError without a
+        role that acts; CloudError.
         """
         has_companions = bool(companions(cleared.episode.plan.steps, step))
         if has_companions and not cleared.dry_run:
@@ -256,7 +260,8 @@ class PutAway:
 
     def _prepare(self, cleared: Cleared, companion: Step) -> str | None:
         """Carry out a companion of the step; return the request id, `None` if nothing was changed.
-        Raises: SafetyError if it cannot be carried out; CloudError if EC2 refuses."""
+        Raises: SafetyError if it cannot be carried out; ConfigurationError without a role that
+        acts; CloudError if EC2 refuses."""
         instance = cleared.instance
         reason = why_impossible(companion, instance)
         if reason is not None:

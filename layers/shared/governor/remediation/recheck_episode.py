@@ -75,7 +75,8 @@ class RecheckEpisode:
 
         Raises: CloudError, after which it is tried again; MetricsLate until the newest readings and
         refusals of answers are known, after which it is tried again in minutes; PolicyError;
-        ConflictError if the episode was closed meanwhile.
+        ConfigurationError without a role in its account; ConflictError if the episode was closed
+        meanwhile.
         """
         episode = self.episode_store.episode(ref)
         sent_at: UtcDatetime | None = None
@@ -98,7 +99,8 @@ class RecheckEpisode:
         held the episode meanwhile.
 
         Return `None` if everything must be checked: no call was sent, it had no effect, others have
-        changed the instance, or the episode is over. Raises: PolicyError; CloudError.
+        changed the instance, or the episode is over. Raises: PolicyError; ConfigurationError
+        without a role in its account; CloudError.
         """
         if episode.outcome is not None or episode.mode is Mode.OBSERVE:
             return None
@@ -169,7 +171,8 @@ class RecheckEpisode:
 
         `sent_at` is when an earlier call of this step was noted, which had no effect and is
         forgotten here; `None` if there was none. Raises: CloudError; MetricsLate; PolicyError;
-        ConflictError if the episode was closed meanwhile.
+        ConfigurationError without a role in its account; ConflictError if the episode was closed
+        meanwhile.
         """
         try:
             cleared = self.guards.check(ref, step)
@@ -218,7 +221,8 @@ class RecheckEpisode:
 
     def _end_by_guard(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
         """Return the end of the episode that a guard refused with this error: `void` if the
-        instance is gone or was restarted, else `refused`. Raises: CloudError."""
+        instance is gone or was restarted, else `refused`. Raises: ConfigurationError without a role
+        in its account; CloudError."""
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         is_gone = instance is None or instance.launch_time != ref.launch_time

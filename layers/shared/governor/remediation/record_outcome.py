@@ -119,9 +119,10 @@ class RecordOutcome:
         `outcome` is the claim of the workflow, which the record or a person's answer must prove.
         `error` is the name of the error in which its step ended, empty without one; nothing else
         that the workflow says is believed. Raises: SafetyError if nothing was locked or saved, or
-        nothing proves the claim, and then nothing was written or sent; ConfigurationError if no
-        link can be made; ConflictError if the episode keeps changing; CloudError if something could
-        not be written or sent. Repeat it then.
+        nothing proves the claim, and then nothing was written or sent; SafetyError, too, if EC2
+        carried out a dry run; ConfigurationError if no link can be made, or without a role in its
+        account; ConflictError if the episode keeps changing; CloudError if something could not be
+        written or sent. Repeat it then.
         """
         now = self.clock.now()
         episode = self.episode_store.episode(ref)
@@ -179,8 +180,8 @@ class RecordOutcome:
         return its end. Nobody is notified here.
 
         `failures` counts earlier failures in a row. Raises: SafetyError if nothing proves the
-        claimed outcome, or EC2 still shows an instance that was terminated; ConflictError if the
-        episode keeps changing; CloudError.
+        claimed outcome, or EC2 still shows an instance that was terminated; ConfigurationError
+        without a role in its account; ConflictError if the episode keeps changing; CloudError.
         """
         proved = self._proved_end(episode, claimed, error)
         outcome = proved.outcome
@@ -353,7 +354,8 @@ class RecordOutcome:
         mode `observe`, only as a dry run. After other outcomes do nothing.
 
         Return the `reason`, with the tags that could not be removed; the sweep tries those again.
-        Raises: CloudError if the record of the marks cannot be written.
+        Raises: SafetyError if EC2 carried out a dry run; ConfigurationError without a role in its
+        account; CloudError if the record of the marks cannot be written.
         """
         if outcome not in _UNMARKED:
             return reason

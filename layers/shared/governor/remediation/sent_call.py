@@ -26,7 +26,8 @@ class SentCalls:
         """Return the effect of the noted stop or termination, as EC2 shows it now; `None` if none
         was noted. Do not call it for snapshots.
 
-        Raises: CloudError if the instance cannot be read.
+        Raises: ConfigurationError without a role in its account; CloudError if the instance cannot
+        be read.
         """
         sent_at = episode.progress.steps_done.get(step.value)
         if sent_at is None:

@@ -76,7 +76,8 @@ class TakeSnapshot:
         snapshots of a plan without a stop; MetricsLate; SnapshotFailed if the set lacks a volume;
         ConflictError if the episode was closed before the user data or the dry run was noted;
         SnapshotUnderWay if it was closed later, or another try may be making the set; PolicyError;
-        CloudError. Repeat it after Throttled, Unavailable and SnapshotUnderWay.
+        ConfigurationError without a role in its account; CloudError. Repeat it after Throttled,
+        Unavailable and SnapshotUnderWay.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
@@ -102,7 +103,8 @@ class TakeSnapshot:
 
         Raises: SafetyError if EC2 would refuse them, with its words and what to do, or a guard
         refuses the stop, also Held, Interrupted and Unsealed; MustWait if something holds the stop
-        back, or AWS gives no clear answer; PolicyError; CloudError if a guard cannot read.
+        back, or AWS gives no clear answer; PolicyError; ConfigurationError without a role in its
+        account; CloudError if a guard cannot read.
         """
         # The inner `unclear_must_wait` gives the journal the reason, the outer one covers failures
         # of the journal itself.

@@ -60,7 +60,9 @@ class UndoEpisode:
 
         `by` is the person who asked, `channel` the way they asked. Raises: SafetyError for an
         episode that does not exist, in an account that is no target; Throttled, Unavailable if
-        something could not be read or stored now: nothing was started.
+        something could not be read or stored now: nothing was started; ConfigurationError without
+        a role in its account; ConflictError if the instance runs, but the stop of the episode was
+        not noted.
         """
         try:
             answer = self._answer(ref, by, channel)
@@ -94,7 +96,8 @@ class UndoEpisode:
 
     def _answer(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Start the instance if nothing stands against it, and return the answer. Raises:
-        CloudError; nothing was started."""
+        CloudError, or ConfigurationError without a role in its account: nothing was started;
+        ConflictError as `_followed` and `_without_answer` do."""
         episode = self.episode_store.episode(ref)
         if episode is None:
             return _refused("there is no such episode")
@@ -114,7 +117,8 @@ class UndoEpisode:
 
     def _followed(self, episode: Episode, target: Target) -> Episode:
         """Return the episode after a look at its last try, if that is still followed: its end
-        decides whether there may be another. Raises: CloudError."""
+        decides whether there may be another. Raises: ConflictError if the instance runs, but the
+        stop of the episode was not noted; CloudError."""
         start_try = episode.start_try
         if start_try is None or not start_try.is_followed:
             return episode
@@ -125,7 +129,7 @@ class UndoEpisode:
         self, episode: Episode, target: Target, instance: Instance, by: str, channel: str
     ) -> UndoAnswer:
         """Keep the stopped instance for a while, start it, and return the answer. Raises:
-        CloudError; nothing was started."""
+        CloudError: nothing was started; ConflictError as `_without_answer` does."""
         ref = episode.ref
         # The keep is stored before the start: if the table is busy, the instance stays stopped.
         # Otherwise it would run without the keep, and people would be asked about it again.
@@ -154,7 +158,8 @@ class UndoEpisode:
 
     def _sent(self, episode: Episode, start_try: StartTry, target: Target) -> UndoAnswer:
         """Ask EC2 to start the instance, and return the answer by what EC2 says or, if it gives no
-        clear answer, shows. No CloudError comes through."""
+        clear answer, shows. No CloudError comes through. Raises: ConflictError as `_without_answer`
+        does."""
         ref = episode.ref
         try:
             request_id = self.starter.start(target, ref.instance_id)
@@ -185,7 +190,8 @@ class UndoEpisode:
 
     def _without_answer(self, episode: Episode, target: Target) -> UndoAnswer:
         """Look what became of a call without a clear answer, and return the answer by that: that
-        EC2 was asked, if that cannot be read or shows nothing yet."""
+        EC2 was asked, if that cannot be read or shows nothing yet. Raises: ConflictError if the
+        instance runs, but the stop of the episode was not noted."""
         try:
             instance = self.instances.describe(target, episode.ref.instance_id)
             seen = self.follow(episode, instance)

@@ -282,7 +282,8 @@ class FollowUp:
         why, and is `None` if it stays open. Then close the episode if its workflow died, or hand
         its workflow the answer.
 
-        Add the episode to `episodes.still_open` if it stays open. Raises: CloudError.
+        Add the episode to `episodes.still_open` if it stays open. Raises: ConflictError;
+        ConfigurationError; CloudError.
         """
         stored = episodes.stored.get(ref)
         if ending is not None and self.void(ref, ending.reason, ending.outcome):
@@ -297,7 +298,8 @@ class FollowUp:
         selector. Then close the episode if its workflow died, or hand its workflow the answer.
 
         A question about an instance that an earlier episode stopped stays open, unless a release
-        without seals asked it. An episode that acts already is not voided. Raises: CloudError.
+        without seals asked it. An episode that acts already is not voided. Raises: ConflictError;
+        ConfigurationError; CloudError.
         """
         stored = episodes.stored.get(ref)
         episode = self.episode_store.episode(ref) if stored is None else stored.episode
@@ -313,7 +315,8 @@ class FollowUp:
         """Notify people of the outcome of a closed episode that its workflow could not send. An
         episode without a recorded end is closed as failed first.
 
-        Do nothing while the workflow may still try, or if people were notified. Raises: CloudError.
+        Do nothing while the workflow may still try, or if people were notified. Raises:
+        ConflictError; ConfigurationError; CloudError.
         """
         episode = self.episode_store.episode(ref)
         ending = None if episode is None else episode.ending
@@ -326,7 +329,8 @@ class FollowUp:
 
         Only record it while the start is open, the instance is still `stopping` or the stop is not
         booked: the next sweep looks again. If the episode does not exist, only stop following.
-        Raises: CloudError.
+        Raises: ConflictError if the instance runs, but the stop of the episode was not noted;
+        CloudError.
         """
         episode = self.episode_store.episode(ref)
         if episode is None:
@@ -354,7 +358,8 @@ class FollowUp:
 
         `stored` is the episode as it was read; if `None`, it is read here. Return the episode if it
         stays open, with its question if it asks; `None` if it was closed here, or is not saved yet.
-        Raises: CloudError.
+        Raises: ConflictError if the episode keeps changing while it is closed; ConfigurationError
+        without a role in its account; CloudError.
         """
         episode, question = stored or (self.episode_store.episode(ref), None)
         if self._is_dead(sweep, ref, episode):

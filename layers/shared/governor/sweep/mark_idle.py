@@ -42,7 +42,7 @@ def mark_idle(
 
     Each change is noted in the state table. A mark or note that cannot be written becomes a problem
     of the sweep; a mark that only people can make possible becomes a standing state, and is tried
-    again once an hour.
+    again once an hour. Raises: SafetyError if EC2 carried out a dry run.
     """
     ids_by_write: dict[_TagWrite, list[str]] = defaultdict(list)
     for case in sweep.cases:
@@ -208,8 +208,9 @@ def _write_marks(
     """Set or remove the tags on these instances, then note the change of each instance that was
     tagged in the state table. In a dry run no tag changes, and only the note is written.
 
-    Return the error of each instance that could not be tagged, by its id. A note that cannot be
-    written becomes a problem of the sweep.
+    Return the error of each instance that could not be tagged, by its id; empty if all were. A note
+    that cannot be written becomes a problem of the sweep. Raises: SafetyError if EC2 carried out a
+    dry run.
     """
     tags: dict[str, str | None] = dict.fromkeys(MARKS)
     noted_at = None

@@ -69,7 +69,7 @@ class SweepTarget:
 
         Raises: CloudError if the instances cannot be listed for another reason, and nothing has
         changed then; if the breakers cannot be read or written; or if the observations, or such a
-        state, cannot be stored.
+        state, cannot be stored. SafetyError if EC2 carried out a dry run of tags.
         """
         now = self.clock.now()
         try:
