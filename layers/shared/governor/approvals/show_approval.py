@@ -200,8 +200,8 @@ class ShowApproval:
 
     def _end_of_stop(self, episode: Episode, now: UtcDatetime) -> LedgerEntry | None:
         """Return the ledger's entry by which the stop of a closed episode has ended. Return `None`
-        if it has not, or the episode itself says what became of the instance. Raises:
-        CloudError."""
+        if it has not, if the episode stopped nothing, or if it terminated the instance or was
+        undone, which it says itself. Raises: CloudError."""
         stopped_at = episode.own_steps.get(Step.STOP.value)
         may_be_stopped = episode.became is Outcome.STOPPED and not episode.is_undone
         if stopped_at is None or not may_be_stopped:

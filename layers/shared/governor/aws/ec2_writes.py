@@ -79,8 +79,8 @@ class Ec2Writer(Adapter):
         repeat: bool = True,
         **parameters: Any,
     ) -> str | None:
-        """Send a write to EC2; return the id that AWS gave the request, or `None` for a dry run.
-        Without `repeat` it is sent once, with it botocore may retry it.
+        """Send a write to EC2; return the id that AWS gave the request; `None` for a dry run, or if
+        the answer names none. Without `repeat` it is sent once, with it botocore may retry it.
 
         Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
         out a dry run.
@@ -91,9 +91,10 @@ class Ec2Writer(Adapter):
     def _send_once(
         self, operation: str, target: Target, *, dry_run: bool, **parameters: Any
     ) -> str | None:
-        """Send a write to EC2 a single time; return the id of the request, or `None` for a dry run.
-        EC2 gives these calls no token, so that a repeat would act twice. Raises: CloudError, also
-        for a dry run that would have failed; SafetyError if EC2 carried out a dry run."""
+        """Send a write to EC2 a single time; return the id of the request; `None` for a dry run, or
+        if the answer names none. EC2 gives these calls no token, so that a repeat would act twice.
+        Raises: CloudError, also for a dry run that would have failed; SafetyError if EC2 carried
+        out a dry run."""
         return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
 
 
@@ -138,8 +139,8 @@ class Ec2Controller(Ec2Writer):
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Have EC2 stop the instance, asked once. Return the id of the request, or `None` for a dry
-        run.
+        """Have EC2 stop the instance, asked once. Return the id of the request; `None` for a dry
+        run, or if the answer names none.
 
         Raises: SafetyError if the id could mean more than one resource, or EC2 carried out a dry
         run; ConfigurationError without a role that acts; CloudError, among them Unavailable if EC2
@@ -152,8 +153,8 @@ class Ec2Controller(Ec2Writer):
         )
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        """Have EC2 terminate the instance, asked once. Return the id of the request, or `None` for
-        a dry run.
+        """Have EC2 terminate the instance, asked once. Return the id of the request; `None` for a
+        dry run, or if the answer names none.
 
         Raises: SafetyError if the id could mean more than one resource, or EC2 carried out a dry
         run; ConfigurationError without a role that acts; CloudError, among them Unavailable if EC2
@@ -167,10 +168,11 @@ class Ec2Controller(Ec2Writer):
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         """Carry out the step that must come right before a stop or termination: cancel the Spot
-        request. Return the id of the request, or `None` if nothing was changed.
+        request. Return the id of the request to AWS; `None` for a dry run, if the answer names
+        none, or if it was canceled before.
 
-        Raises: SafetyError for any other step, or if the Spot request is not this instance's;
-        ConfigurationError without a role that acts; CloudError.
+        Raises: SafetyError for any other step, if the Spot request is not this instance's, or if
+        EC2 carried out a dry run; ConfigurationError without a role that acts; CloudError.
         """
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
@@ -182,13 +184,15 @@ class Ec2Controller(Ec2Writer):
 
     def _cancel_spot_request(self, instance: Instance, *, dry_run: bool) -> str | None:
         """Cancel the Spot request of this instance: left open, a persistent one would launch a
-        successor. Return the id of the request to AWS; `None` if nothing was changed.
+        successor. Return the id of the request to AWS; `None` for a dry run, if the answer names
+        none, or if it was canceled before.
 
         A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right
         before. Nothing is sent if an earlier call, whose answer was lost, has canceled it.
 
         Raises:
-            SafetyError: the Spot request belongs to another instance, to none, or is gone.
+            SafetyError: the Spot request belongs to another instance, to none, or is gone; or EC2
+                carried out a dry run.
             ConfigurationError: the stack names no role that acts.
             CloudError: a call failed; Unavailable if the request may be canceled.
         """

@@ -107,8 +107,8 @@ class Measurement:
         measured.last_active[figure] = window.bin_end(peak_index)
 
     def _measure_jobs(self, pending: Pending, measured: _Measured) -> str | None:
-        """Add to `measured` when a job last worked. Return the metric that shows it, such as
-        `MLTraining Throughput`; `None` if none does."""
+        """Add to `measured` when a job last worked. Return the metric of the job that worked last,
+        such as `MLTraining Throughput`; `None` if no job worked in the window."""
         working_job = None
         for name, series in pending.jobs:
             last_index = _last_nonzero(series)
@@ -160,7 +160,8 @@ class Measurement:
 
     def _gpus_reporting(self, pending: Pending) -> int | None:
         """Return how many GPUs publish utilization, counted by series or by the samples of an
-        aggregate; `None` if nothing was read, or an aggregate does not say."""
+        aggregate; 1 for an aggregate of a type with one GPU. Return `None` if nothing was read, or
+        the aggregate has no samples."""
         if pending.source is MetricSource.PER_GPU:
             return pending.count_reporting()
         if pending.source is not MetricSource.AGGREGATE:

@@ -120,7 +120,7 @@ def _question_words(
         "need": "needs" if need_two_people == 1 else "need",
     }
     sections = (
-        *_instance_sections(pairs, now, at_once=_is_one_deadline(deadlines)),
+        *_instance_sections(pairs, now, share_a_deadline=_is_one_deadline(deadlines)),
         *_shared_sections([episode for _, episode in pairs]),
     )
     words = template_words("digest", values, zone, now)
@@ -257,10 +257,11 @@ def _is_one_deadline(deadlines: Sequence[UtcDatetime | None]) -> bool:
 
 
 def _instance_sections(
-    pairs: Sequence[tuple[Alert, Episode]], now: UtcDatetime, *, at_once: bool
+    pairs: Sequence[tuple[Alert, Episode]], now: UtcDatetime, *, share_a_deadline: bool
 ) -> list[Section]:
-    """Return a section for each fate that silence brings, those that it stops first, with one line
-    for each instance. With `at_once`, all questions have the same deadline."""
+    """Return a section for each thing that silence does to the instances, first those on which it
+    acts, with one line for each instance. The lines name no deadline if all questions
+    `share_a_deadline`."""
     alerts = [alert for alert, _ in pairs]
     lines_by_heading: dict[str, list[str]] = {}
     for alert, episode in sorted(pairs, key=lambda pair: not pair[1].asking.acts_on_silence):
@@ -271,7 +272,7 @@ def _instance_sections(
             "idle": sentences.idle_text(episode, now).title,
             "price": sentences.price_text(episode),
             "place": _place_text(alert, alerts),
-            "until": None if at_once else stated_deadline(alert),
+            "until": None if share_a_deadline else stated_deadline(alert),
         }
         zone = episode.asking.time_zone
         heading, line = template_lines("one of a digest", values, zone, now)

@@ -213,15 +213,14 @@ def _question_mismatch(kind: AlertKind, episode: Episode, approval: Approval) ->
 
 
 def _end_mismatch(kind: AlertKind, episode: Episode) -> str | None:
-    """Return how the stored record contradicts an alert about the end of its episode, or `None` if
-    it does not: it has not ended, or one of them says that it failed and the other does not. A
+    """Return how the stored record contradicts an alert about the end of its episode: the episode
+    has not ended, or only one of the two says that it failed. Return `None` if it does not. A
     failure may be reported before its episode is closed."""
     is_failure = kind is AlertKind.FAILURE
     if episode.outcome is None:
-        if is_failure:
-            # A workflow that died is reported before its episode is closed.
-            return None
-        return "it has not ended"
-    if (episode.outcome is Outcome.FAILED) is not is_failure:
+        # A workflow that died is reported before its episode is closed.
+        return None if is_failure else "it has not ended"
+    has_failed = episode.outcome is Outcome.FAILED
+    if has_failed is not is_failure:
         return f"it ended {episode.outcome.value}"
     return None

@@ -41,9 +41,10 @@ class AnswerTimes:
         `approval` is the question; `None` if there is none. `policy` is today's policy of the
         instance.
 
-        Return `None` if the question did not end unanswered, nobody is asked (mode `observe`), or a
-        step was noted already: an episode that has begun goes on. Raises: SafetyError while a
-        notice is not over or nobody got it; CloudError.
+        Return `None` if nobody is asked (mode `observe`), or the question did not end unanswered.
+        Return it, too, once a step was noted, because an episode that has begun goes on: of a
+        question only if silence counts by now, or if the step only makes snapshots of what was
+        stopped. Raises: SafetyError while a notice is not over or nobody got it; CloudError.
         """
         if episode.mode is Mode.AUTO:
             return self._unused_notice(episode, policy, step)

@@ -74,8 +74,9 @@ class InspectInstance:
         return self.instances.describe(target, instance_id)
 
     def launch(self, instance: Instance, now: UtcDatetime) -> Launch | None:
-        """Return who launched the instance and when; `None` if CloudTrail does not know it, or
-        cannot be read. It raises nothing: nothing rests on the answer."""
+        """Return who launched the instance and when; `None` if CloudTrail does not know it, cannot
+        be read, or no longer has records of that time, and is not asked then. It raises nothing:
+        nothing rests on the answer."""
         if now - instance.launch_time > _CLOUDTRAIL_KEEPS:
             return None
         # A run begins at or after the launch, so the launch is not among the records after it.
@@ -246,7 +247,8 @@ def read_facts(
 ) -> tuple[Instance, Protection, SpotRequestType | None]:
     """Return the instance with its volume sizes, its protection, and the type of its Spot request.
 
-    The type is `None` for an instance that is no Spot Instance. Raises: CloudError.
+    The type is `None` for an instance that is no Spot Instance or has no Spot request, and if EC2
+    does not know the request. Raises: CloudError.
     """
     target = instance.target
     sized_instance = replace(instance, volumes=instances.with_volume_sizes(instance))

@@ -49,9 +49,10 @@ class FindKnownFailures:
 
     def __call__(self) -> frozenset[Target]:
         """Return the targets that failed, if sweeps have failed for each of their failures before.
-        Return an empty set if one of the failures is new or no target was swept, for which this
-        sweep must fail; also if no target failed. Raises: CloudError; then the sweep must fail,
-        too."""
+
+        Return an empty set if no target failed. Return it, too, if one of the failures is new or no
+        target was swept: this sweep must fail then, as it must after an error. Raises: CloudError.
+        """
         targets = swept_targets(self.policies.base().policy, self.hub)
         state_by_target = self._states_of_targets()
         failures = self._present_failures(targets, state_by_target)

@@ -89,7 +89,8 @@ def _metric_series(case: Case) -> _MetricSeries:
 
 
 def _idle_told_at(case: Case) -> UtcDatetime | None:
-    """Return when the idle event of this stretch was published; `None` if it was not."""
+    """Return when the event that the instance is idle was published since it last worked; `None` if
+    it was not, or the instance works now."""
     if case.verdict.kind in WORKING:
         return None
     notified_at = case.listed.now if case.notified and case.is_idle else None

@@ -261,7 +261,8 @@ class Case:
 
     @property
     def idle_since(self) -> UtcDatetime | None:
-        """Return since when the instance is proved idle without a break; `None` if it is not."""
+        """Return since when the instance is proved idle without a break; `None` if it is not idle,
+        or that is not known."""
         return self.new_memory.idle_since
 
     @property
@@ -271,9 +272,9 @@ class Case:
 
     @property
     def managed_idle_since(self) -> UtcDatetime | None:
-        """Return since when an instance that another service runs is idle. Return `None` if it is
-        not idle, no other service runs it, or the time is shorter than the policy's
-        `managed.idle_for_minutes`."""
+        """Return since when an instance that another service runs is idle. Return `None` if no
+        other service runs it, this sweep did not read it, it is not known to be idle, or the time
+        is shorter than the policy's `managed.idle_for_minutes`."""
         evidence = self.verdict.evidence
         if self.verdict.manager is None or evidence is None:
             return None

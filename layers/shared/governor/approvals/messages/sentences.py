@@ -236,8 +236,8 @@ def _kept_after_undo_until(episode: Episode, now: UtcDatetime) -> UtcDatetime | 
 
 def _asked_about_stopped_at(episode: Episode) -> UtcDatetime | None:
     """Return from when people are asked whether to terminate the stopped instance, by the policy
-    that the episode was opened with; `None` if that never asks, or the instance ran since its stop
-    and fell back."""
+    that the episode was opened with. Return `None` if that never asks or is not recorded, no stop
+    was noted, or the instance ran since its stop and fell back."""
     start_try = episode.start_try
     if start_try is not None and start_try.ran_and_fell_back:
         return None

@@ -160,7 +160,8 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return a no-data verdict if any GPU, or a required figure, was not measured for too long.
     Return `None` otherwise.
 
-    The verdict stands until the newest such hole has left the window.
+    The verdict for a GPU stands until its newest hole has left the window (`not_before`). It is not
+    known when the hole of a figure ended.
     """
     gpus_unmeasured_until = unmeasured_until(evidence.gpus, evidence.window)
     ended = latest(gpus_unmeasured_until, hidden_gpu_until(evidence, policy))

@@ -209,7 +209,8 @@ def judge_scale(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def why_scale_is_unknown(evidence: Evidence, policy: Policy) -> str | None:
     """Return why utilization may be a share from 0 to 1, in which a busy GPU looks idle, or frozen
-    at 0; `None` if it is percent, idle in both units, or was not read.
+    at 0. Return `None` if it was not read, is percent, is idle in both units, or is confirmed by
+    power as far as the rule for its metric allows that.
 
     A reading that is too high for a share settles it. Else there is one rule for a metric whose
     unit the policy's profile knows, one for a share by its name, and one for any other name.
