@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
-from jinja2 import DictLoader, UndefinedError, meta
+from jinja2 import DictLoader, UndefinedError, meta, nodes
 
 from governor.alerts import render
 from governor.alerts.model import LineForm, Section, Words
@@ -133,3 +133,11 @@ def test_no_line_of_a_template_is_too_long_to_read(path: object) -> None:
     text = getattr(path, "read_text")(encoding="utf-8")  # noqa: B009
     assert [] == [line for line in text.splitlines() if len(line) > 100]
     assert meta.find_undeclared_variables(render.environment().parse(text)) is not None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_template_sets_a_variable_to_a_block(path: object) -> None:
+    """Such a block is a value when it is used, so a `\\` at the end of its line would be sent, with
+    the line break after it."""
+    text = getattr(path, "read_text")(encoding="utf-8")  # noqa: B009
+    assert [] == list(render.environment().parse(text).find_all(nodes.AssignBlock))

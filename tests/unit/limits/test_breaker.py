@@ -314,7 +314,7 @@ def test_the_reason_to_freeze_everything_names_what_is_usual() -> None:
     reason = why_freeze_everything(Hub({THIS: MANY}), NOW, RULE)
 
     assert reason is not None
-    assert reason.why.endswith("the most in the same hours of the two weeks before was 0")
+    assert reason.why.endswith("the most in the same hours of any day of the last two weeks was 0")
 
 
 def test_what_turned_in_the_hour_of_a_lift_counts_on() -> None:

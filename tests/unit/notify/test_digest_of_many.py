@@ -29,7 +29,7 @@ SHARED = "everything in RAM and in GPU memory"
 OWN = "all data on local NVMe (1x3800 GB); it is in no snapshot"
 
 
-WIPES = "Without an answer, any data on local disks is lost as well (the policy allows it): "
+WIPES = "If nobody answers, data on local disks is lost, too (the policy allows this). Affected: "
 
 
 def instance_number(

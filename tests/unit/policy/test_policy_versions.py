@@ -175,7 +175,7 @@ def test_without_two_people_a_change_is_in_force_at_once_and_announced_once() ->
     text = "\n".join(alert.lines)
     assert [(version, "in-force")] == states([alert])
     assert {"-mode: observe", "+mode: ask", "- mode", "- ownership.contacts"} <= set(alert.lines)
-    assert f"by {ALICE}, as stated by the writer (turn on CloudTrail" in text
+    assert f"by {ALICE}, as stated by the writer (to verify this, turn on CloudTrail" in text
     assert ["mode", "ownership.contacts"] == alert.facts["risky"]
 
 
@@ -424,7 +424,7 @@ def test_an_unknown_author_and_control_characters_are_shown_as_such() -> None:
     (alert,) = world.told()
 
     assert "by somebody unknown" in alert.lines[0]
-    assert "data events of the policy's bucket" in alert.lines[0]
+    assert "data events for the policy's bucket" in alert.lines[0]
     assert not [line for line in alert.lines if "\x85" in line or line.startswith("Approved")]
 
 

@@ -36,8 +36,10 @@ def writer_text(writer: str, author: str) -> str:
     empty: `somebody unknown`."""
     if writer:
         return f"{writer} (CloudTrail)"
-    stated = f"{author}, as stated by the writer" if author else "somebody unknown"
-    return f"{stated} (turn on CloudTrail data events of the policy's bucket to be sure)"
+    events = "turn on CloudTrail data events for the policy's bucket"
+    if author:
+        return f"{author}, as stated by the writer (to verify this, {events})"
+    return f"somebody unknown (to see who writes later versions, {events})"
 
 
 @dataclass(frozen=True, slots=True)

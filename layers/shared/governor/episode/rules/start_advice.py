@@ -37,8 +37,8 @@ _REFUSED_ACCOUNT = (
     "be enabled in it. An administrator of the AWS account must look at that. Then try again."
 )
 _ROLE = (
-    "An administrator must update stacks/member.yaml in the account of the instance, and look "
-    "there at the role whose name ends in -starter: at its trust policy, and at an SCP "
+    "An administrator must update stacks/member.yaml in the account of the instance, and check "
+    "there the trust policy of the role whose name ends in -starter, and the SCPs "
     "(docs/accounts.md). Then try again."
 )
 _ACCOUNT = "An administrator of the AWS account must solve this with AWS. Then try again."

@@ -228,8 +228,8 @@ def why_freeze_everything(hub: Hub, now: datetime, rule: Breaker) -> ReasonToFre
         if left > rule.hub_times_the_usual * usual:
             why = (
                 f"{left} instances in all accounts turned idle or silent within {length} h and "
-                "have not worked since; the most in the same hours of the two weeks before was "
-                f"{usual}"
+                "have not worked since; the most in the same hours of any day of the last two "
+                f"weeks was {usual}"
             )
             return ReasonToFreeze(left, why)
     return None
