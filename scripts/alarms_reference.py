@@ -206,7 +206,7 @@ def _alarm_windows() -> str:
     minutes = [str(time // 60) for time in longer.values()]
     return (
         f"{shortest // 60} minutes. If `SweepRateMinutes` is {_any_of([*longer])}, it is\n"
-        f"{_any_of(minutes)} minutes"
+        f"{_any_of(minutes)} minutes, respectively"
     )
 
 
