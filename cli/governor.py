@@ -34,11 +34,11 @@ class Command:
 GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Find waste, before anything is deployed": {
         "scan": Command(
-            "list idle accelerators of every kind, tagged or not, and their cost; reads only",
+            "list idle accelerators of every kind, tagged or not, and their cost; it only reads",
             "scan --region us-east-1",
         ),
         "preflight": Command(
-            "check that AWS behaves in this account as GPU Governor needs; reads only",
+            "check that AWS behaves in this account as GPU Governor needs; it only reads",
             "preflight",
         ),
         "simulate": Command(
@@ -122,7 +122,9 @@ _INDENT = 14
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
-_ANYWHERE = "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
+_ANYWHERE = (
+    "--profile, --region, --stack-name and --json can be anywhere on the line: see governor --help"
+)
 
 
 class _Lines(argparse.HelpFormatter):
@@ -175,7 +177,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     top = _Parser(
         prog="governor",
         description=_overview(),
-        epilog="governor COMMAND --help says more about one of them",
+        epilog="governor COMMAND --help says more about a command",
         parents=[_everywhere()],
         conflict_handler="resolve",
         # The command is looked for before these are read: a short form would hide it.
@@ -183,7 +185,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"gpu-governor {_version()}")
     areas = top.add_subparsers(
-        dest="area", required=True, metavar="COMMAND", help="one of those above"
+        dest="area", required=True, metavar="COMMAND", help="one of the commands above"
     )
     for name, text in COMMANDS.items():
         if name != command:
@@ -221,13 +223,15 @@ def _version() -> str:
 def _everywhere() -> argparse.ArgumentParser:
     """Return a parser of the options that may stand anywhere on the line."""
     made = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    group = made.add_argument_group("options that may stand anywhere on the line")
-    group.add_argument("--profile", help="of the AWS configuration; else AWS_PROFILE")
+    group = made.add_argument_group("options that can be anywhere on the line")
+    group.add_argument(
+        "--profile", help="a profile of the AWS configuration (default: AWS_PROFILE)"
+    )
     group.add_argument(
         "--region",
         action="append",
-        help="else AWS_REGION, else the profile's. For advice, doctor, health, scan, "
-        "simulate and spot: of the instances, may be given several times",
+        help="the Region of the stack (default: AWS_REGION, then the profile's). For advice, "
+        "doctor, health, scan, simulate and spot: a Region of the instances; you can repeat it",
     )
     group.add_argument(
         "--stack-name", default="gpu-governor", help="the deployed stack (default: %(default)s)"

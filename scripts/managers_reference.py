@@ -35,7 +35,7 @@ begins with `aws:` are left alone, because an AWS service runs them. Tags that b
 - A tag does not count if its value says no (`false`, `no`, `off`, `none`, `disabled`, `n/a`).
   Examples are `k8s=false` and `AutoStart=no`.
 - Even with such a value, these tags count: tags whose key contains `/` or `:`, tags that the tables
-  list with `...`, and tags by whose keys [IAM denies a
+  list with `...`, and tags with a key for which [IAM denies a
   stop](accounts.md#what-iam-allows-at-the-moment-of-a-call), such as `AmazonECSManaged`.
 
 The message that asks people about an instance also names the role or user that [launched

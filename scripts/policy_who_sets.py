@@ -32,7 +32,7 @@ _DUTIES = {
     Who.SECURITY: (
         "the person responsible for permissions, and for what may happen without an approval"
     ),
-    Who.OPERATOR: "the person who runs GPU Governor, also during an incident",
+    Who.OPERATOR: "the person who runs GPU Governor, even during an incident",
 }
 
 
@@ -309,7 +309,7 @@ ENTRIES = (
         "money",
         "job_tag_keys",
         (Who.FINOPS, Who.TRAINING),
-        "you want the cost of each job, and your jobs have other tags than `Job`",
+        "you want the cost of each job, and your jobs have a tag other than `Job`",
     ),
     Entry(
         "ledger",

@@ -12,7 +12,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = areas.add_parser("health")
     parser.add_argument("--file", help="use this policy instead of the stack's")
     parser.epilog = (
-        "exit status: 0 if all is sound, 1 if something is wrong, 4 if nothing that was read is "
-        "wrong but faults of some instances cannot be seen"
+        "exit status: 0 if all is sound, 1 if something is wrong, 4 if no fault was found, "
+        "but some instances could not be checked for all faults"
     )
     parser.set_defaults(run=later("cli.health", "health"), regions=True, reads=("file",))

@@ -14,7 +14,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--only",
         action="append",
         metavar="CHECK",
-        help="run only this check; may be given several times",
+        help="run only this check; you can repeat the option",
     )
     parser.add_argument("--list", action="store_true", help="list the checks without calling AWS")
     parser.set_defaults(run=later("cli.preflight", "run"), offline=("list",))

@@ -50,8 +50,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--wrong-at-most",
         type=read_share,
         metavar="PERCENT",
-        help="with --recommend: the highest percentage of questions that may be wrong, that is, "
-        "after which the instance works again within an hour (default: 5)",
+        help="with --recommend: the highest percentage of questions that may be wrong; a question "
+        "is wrong if the instance works again within an hour of it (default: 5)",
     )
     made.add_argument(
         "--by",

@@ -25,7 +25,7 @@ REMOVABLE = (
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its options."""
     parser = areas.add_parser("uninstall")
-    parser.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(REMOVABLE)}")
+    parser.add_argument("--remove", metavar="KINDS", help=f"one or more of: {','.join(REMOVABLE)}")
     parser.add_argument(
         "--remove-snapshots", action="store_true", help="permanently delete recorded snapshots"
     )

@@ -127,7 +127,7 @@ def test_every_command_answers_for_help(name: str, capsys: pytest.CaptureFixture
     assert 0 == ended.value.code
     said = " ".join(capsys.readouterr().out.split())
     assert governor.COMMANDS[name].help in said
-    assert "--profile, --region, --stack-name and --json may stand anywhere" in said
+    assert "--profile, --region, --stack-name and --json can be anywhere on the line" in said
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

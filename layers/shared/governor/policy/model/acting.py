@@ -190,8 +190,8 @@ class ApprovalRule(Section):
     """Days from a stop to a question about termination. `null`: never."""
     wait_at_most_hours: int = between(48, 1, 168, "raised")
     """Hours that an approved step may wait for the end of a freeze or for a cap. After that, the
-    episode ends as refused. If nobody answered, they begin when silence counts, or when the
-    question expires if a message was not delivered."""
+    episode ends as refused. If nobody answered, these hours begin when silence counts or, if a
+    message was not delivered, when the question expires."""
     people_to_stop: int = between(1, 0, 2, "lowered")
     """Number of people who must approve a stop. Only people whom the policy names by address
     (`emails`) count. 0: any answer that may `stop` is enough. Only an override that matches a tag

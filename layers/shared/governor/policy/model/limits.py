@@ -48,7 +48,7 @@ class Breaker(Section):
     idle or silent and have not worked since."""
     hub_times_the_usual: float = between(2.0, 1, 100)
     """Freeze everything if more than this many times as many instances turned idle or silent as in
-    the same hours of any of the 14 days before."""
+    the same hours of any of the previous 14 days."""
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )

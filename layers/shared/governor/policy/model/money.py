@@ -42,7 +42,7 @@ class Prices(Section):
     """Percent off On-Demand list prices by instance family, such as `p5`. `all` stands for all
     other families."""
     commitments_elsewhere: bool = setting(True, "none")
-    """Say that Savings Plans or Reserved Instances of other accounts than the stack's may pay for
+    """Say that Savings Plans or Reserved Instances of accounts other than the stack's may pay for
     instances. The range of savings in cash then begins at 0."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
     """USD per GiB and month of EBS volumes, if AWS's price list was not read."""
@@ -83,10 +83,10 @@ class Ledger(Section):
     """Days for which an action counts as saving money. The limit exists because even a forgotten
     instance would not have run forever."""
     weekly_report: bool = True
-    """Report costs and savings of the week before to owners on Mondays."""
+    """Report costs and savings of the previous week to owners on Mondays."""
     monthly_report: bool = True
-    """Report costs and savings of the month before on the 1st, and again on the 15th, when its bill
-    is final."""
+    """Report costs and savings of the previous month on the 1st, and again on the 15th, when its
+    bill is final."""
 
 
 @dataclass(frozen=True, slots=True)
