@@ -20,7 +20,7 @@ from governor.episode.model.episode import Episode, Observation
 from governor.money.model.ledger import PREPAID_SOURCE
 from governor.policy.model.policy import Policy
 from governor.policy.rules.owners import owner_of
-from governor.verdict.model import VerdictKind, known_kind
+from governor.verdict.model import VerdictKind, known_kind, partly_idle_text
 from local.demo.fleet import SELECTOR
 
 WIDTH = 80
@@ -116,6 +116,8 @@ def _group_and_reason(
         return "managed", f"{manager.service} runs it ({mark})"
     kind = known_kind(observation.verdict)
     group = "not judged"
+    if kind is VerdictKind.PARTLY_IDLE:
+        return _OF_KIND[kind], partly_idle_text(observation.idle_parts)
     if kind is not None:
         group = _OF_KIND.get(kind, group)
     return group, short(observation.reason)

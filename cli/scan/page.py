@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from governor.console.cells import name_html
+from governor.console.cells import name_html, state_html
 from governor.core.line_breaks import steady_page
 from governor.core.units import iso, money, printable
 from governor.scan.model import Report
@@ -20,7 +20,12 @@ def page_html(report: Report) -> str:
     style = TOKENS + (_FOLDER / "page.css").read_text(encoding="utf-8")
     templates = environment(style, _FOLDER)
     templates.filters.update(
-        money=money, iso=iso, printable=printable, name=name_html, price_word=price_word
+        money=money,
+        iso=iso,
+        printable=printable,
+        name=name_html,
+        state=state_html,
+        price_word=price_word,
     )
     groups = {
         "Account": groups_of(report.rows, lambda row: row.resource.target.account),

@@ -71,7 +71,8 @@ def _table(report: Report) -> list[str]:
 
 def _row(row: Row) -> Iterator[str]:
     """Yield the two lines of a resource, or more if its type is long: its place is never cut. An
-    owner for whom the first line has no room is behind the place."""
+    owner for whom the first line has no room is behind the place. The number of idle GPUs is on the
+    second line, below the finding `partly idle`."""
     resource = row.resource
     name = resource.name or resource.resource_id
     price = price_word(row) or money(row.usd_per_month or Decimal())
@@ -80,6 +81,8 @@ def _row(row: Row) -> Iterator[str]:
     owner = row.owner or "no owner"
     first = f"{mark}{name}, {owner}"
     second = f"{resource.what}, {resource.target}"
+    if judgment.idle_parts is not None:
+        second = f"{judgment.idle_parts.text} idle: {second}"
     if cell_len(printable(first)) > _LAST_COLUMN:
         first = f"{mark}{name}"
         second = f"{second}, {_cut(owner, _WIDTH - len(_BELOW))}"

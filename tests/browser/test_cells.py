@@ -20,6 +20,8 @@ import pytest
 from cli.scan.page import page_html
 from governor.approvals.model.terms import Grant, Rank
 from governor.fleet.model import UNGOVERNED
+from governor.scan.model import Finding, Judgment, Report, Strength
+from governor.verdict.model import IdleParts
 from scripts.scan_example import report
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
@@ -133,6 +135,8 @@ def fleet() -> ConsoleWorld:
     rows.append(make_row(71, **long_names))
     rows.append(make_row(72, usd_per_hour=None, verdict="managed-elsewhere", managed_by="ECS"))
     rows.append(make_row(73, quiet_until=NOW + timedelta(days=9, hours=3), is_reported=True))
+    works = {"verdict": "partly-idle", "idle_since": None, "instance_type": "trn2.48xlarge"}
+    rows.append(make_row(74, **works, idle_parts=IdleParts(127, 128, "NeuronCore")))
     loose = {"verdict": UNGOVERNED, "idle_since": None, "instance_type": "p4de.24xlarge"}
     rows.append(make_row(81, **loose))
     rows.append(make_row(82, **loose, created_by="arn:aws:sts::123456789012:assumed-role/a/b"))
@@ -148,7 +152,10 @@ def fleet() -> ConsoleWorld:
     app = replace(app, resource=replace(app.resource, resource_id=space))
     used = "Utilization reached 97.8% in the last 24 h, last at Sat Nov 28, 03:00 UTC (the agent)."
     busy = replace(UNUSED, evidence=used)
-    scanned(world, TARGETS[0], app, found("search", busy, "70.5"))
+    parts = IdleParts(7, 8, "GPU")
+    partly_idle = Judgment(Finding.PARTLY_IDLE, Strength.STRONG, used, idle_parts=parts)
+    others = (found("search", busy, "70.5"), found("train", partly_idle, "32.77"))
+    scanned(world, TARGETS[0], app, *others)
     return world
 
 
@@ -183,6 +190,13 @@ def assert_whole(visitor: Visitor) -> None:
             assert [] == visitor.page.evaluate(RAGGED), width
 
 
+def with_a_partly_idle_row(scan: Report) -> Report:
+    """Return the report with an instance of which most NeuronCores are idle."""
+    parts = IdleParts(127, 128, "NeuronCore")
+    partly_idle = replace(UNUSED, finding=Finding.PARTLY_IDLE, idle_parts=parts)
+    return replace(scan, rows=(*scan.rows, replace(scan.rows[0], judgment=partly_idle)))
+
+
 @pytest.mark.parametrize("address", PAGES)
 def test_no_cell_of_the_console_breaks_a_word_or_a_number(
     new_visitor: NewVisitor, fleet: ConsoleWorld, address: str
@@ -204,7 +218,9 @@ def test_no_cell_of_a_question_breaks_a_word_or_a_number(
     assert_whole(visitor)
 
 
-@pytest.mark.parametrize("make", [lambda: World().get().sent, lambda: page_html(report())])
+@pytest.mark.parametrize(
+    "make", [lambda: World().get().sent, lambda: page_html(with_a_partly_idle_row(report()))]
+)
 def test_no_cell_of_a_linked_page_or_of_a_scan_breaks_a_word_or_a_number(
     new_visitor: NewVisitor, make: Any
 ) -> None:

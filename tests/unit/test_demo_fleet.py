@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +15,11 @@ import pytest
 
 from cli import demo
 from cli.cloud import go_on
-from cli.demo_fleet import WIDTH, Row, short, table
+from cli.demo_fleet import WIDTH, Row, _group_and_reason, short, table
+from governor.episode.model.episode import Observation
+from governor.verdict.model import IdleParts
 from local.engine.cloud import LocalCloudError
+from tests.builders import NOW, make_instance
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,17 @@ from local.engine.cloud import LocalCloudError
 def test_a_reason_is_one_short_clause(reason: str, shown: str) -> None:
     """Without brackets and consequences, and with times as people write them."""
     assert shown == short(reason)
+
+
+def test_a_partly_idle_instance_says_how_many_gpus_are_idle() -> None:
+    """Also if the sweep after the first one has not read its metrics."""
+    instance = make_instance()
+    seen = Observation(instance.launch_time, "partly-idle", NOW, reason="worked until 12:00")
+    counted = replace(seen, idle_parts=IdleParts(7, 8, "GPU"))
+
+    known = _group_and_reason(instance, counted, None)
+    assert ("at work", "partly idle: 7 of 8 GPUs") == known
+    assert ("at work", "partly idle") == _group_and_reason(instance, seen, None)
 
 
 def test_the_count_adds_up_and_each_group_has_its_cost() -> None:

@@ -109,6 +109,7 @@ ADDED |= {"exempt_by", "keeper", "first_booked_at"}
 ADDED |= {"device_dimension"}
 ADDED |= {"utilization_scale", "series_per_device"}
 ADDED |= {"contact_hours", "working_until"}
+ADDED |= {"idle_parts"}
 
 _LATER_STAGES = {
     "clearance": {"step": "cleared_step", "at": "cleared_at", "is_used": "is_clearance_used"},

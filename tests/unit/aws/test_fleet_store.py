@@ -16,6 +16,7 @@ from governor.fleet.model import OTHER_JOBS, DayCosts, FleetPage, FleetRow, JobK
 from governor.fleet.store import MOST_JOBS, OTHERS, replace_day_write
 from governor.money.rules.jobs import counted_costs
 from governor.table.table import packed, put
+from governor.verdict.model import IdleParts
 from tests.console_world import many_rows
 from tests.twins.stores import EveryStore
 from tests.unit.aws.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, ref
@@ -94,6 +95,7 @@ GOLDEN = {
     "stays_until": "2026-11-20T12:00:00.123456+00:00",
     "stopped_at": "2026-11-20T12:00:00.123456+00:00",
     "acts_on_silence": False,
+    "idle_parts": None,
 }
 """How a row is stored; a later release reads it so."""
 
@@ -153,6 +155,17 @@ def test_a_row_keeps_its_stored_form(table: EveryStore) -> None:
     )
     [[read]] = [one.rows for one in table.pages()]
     assert FleetRow(**{name: getattr(row(), name) for name in needed[:-1]}) == read
+
+
+def test_the_idle_gpus_of_a_row_keep_their_stored_form(table: EveryStore) -> None:
+    """Golden, as above: two numbers and a word, and no sentence."""
+    partly_idle = row(verdict="partly-idle", idle_parts=IdleParts(7, 8, "GPU"))
+    table.keep_page(page(partly_idle))
+    [item] = table._table.query("FLEET")
+    [stored] = json.loads(zlib.decompress(item["rows"]))
+
+    assert {"idle": 7, "total": 8, "name": "GPU"} == stored["idle_parts"]
+    assert (page(partly_idle),) == table.pages()
 
 
 def test_a_damaged_page_is_named_and_hides_no_other(table: EveryStore) -> None:

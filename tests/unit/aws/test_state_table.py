@@ -27,7 +27,7 @@ from governor.policy.model.judging import Targets
 from governor.policy.model.money import Ledger as LedgerSettings
 from governor.table import keys
 from governor.table.table import delete, put, update
-from governor.verdict.model import Hold
+from governor.verdict.model import Hold, IdleParts
 from tests.episodes import ending_of
 from tests.twins.stores import EveryStore
 from tests.unit.aws.state_samples import (
@@ -65,7 +65,8 @@ def test_observations_come_back_as_they_were(table: EveryStore) -> None:
     bare = observation(
         dimensions=None, last_busy=None, source=None, searched_at=None, next_gpu_check_at=None
     )
-    second = {INSTANCE_ID: observation(), "i-00000002": bare}
+    partly_idle = observation(verdict="partly-idle", idle_parts=IdleParts(7, 8, "GPU"))
+    second = {INSTANCE_ID: observation(), "i-00000002": bare, "i-00000003": partly_idle}
 
     table.remember(TARGET, second, NOW)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from governor.console.cells import name_html
+from governor.console.cells import name_html, state_html
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,18 @@ from governor.console.cells import name_html
 def test_a_name_breaks_after_its_marks_alone(name: str, expected: str) -> None:
     """Unless a piece of it is longer than a column: that one breaks anywhere."""
     assert expected == name_html(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("idle 6 h 40 min", "idle 6 h 40 min"),
+        ("stopped by GPU Governor", "stopped by GPU Governor"),
+        ("partly idle: 7 of 8 GPUs", "partly idle: <wbr>7 of 8 <wbr>GPUs"),
+        ("a<b>", "a&lt;b&gt;"),
+        ("a: <b> c", "a: <wbr>&lt;b&gt; <wbr>c"),
+    ],
+)
+def test_a_state_breaks_around_its_number_alone(words: str, expected: str) -> None:
+    """A column of a screen of 1,024 points is narrower than the number of NeuronCores."""
+    assert expected == state_html(words)

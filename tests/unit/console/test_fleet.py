@@ -18,6 +18,7 @@ from governor.console.views.instance import instance
 from governor.console.views.overview import overview
 from governor.core.errors import InputError, NotFound
 from governor.fleet.model import UNGOVERNED
+from governor.verdict.model import IdleParts
 from tests.builders import NOW
 from tests.console_world import (
     TARGETS,
@@ -32,6 +33,8 @@ from tests.console_world import (
 from tests.rights import only_what_the_role_allows
 
 LATER = NOW + timedelta(hours=1)
+SEVEN_OF_EIGHT = IdleParts(7, 8, "GPU")
+WORKING: Any = {"idle_since": None, "hours": (96,) * 24}
 __all__ = ["only_what_the_role_allows"]
 
 
@@ -268,8 +271,12 @@ def test_any_name_is_shown_as_text(name: str) -> None:
     [
         ({"verdict": "busy", "idle_since": None}, ("good", "busy 2%", "")),
         (
-            {"verdict": "partly-idle", "idle_since": None, "hours": (96,) * 24},
-            ("good", "partly idle, peak 96%", "a smaller type may do"),
+            {"verdict": "partly-idle", "idle_parts": SEVEN_OF_EIGHT, **WORKING},
+            ("good", "partly idle: 7 of 8 GPUs", "a smaller type may do"),
+        ),
+        (
+            {"verdict": "partly-idle", **WORKING},
+            ("good", "partly idle", "a smaller type may do"),
         ),
         ({"verdict": "idle"}, ("bad", "idle 7 h", "question follows")),
         ({"verdict": "frozen"}, ("bad", "idle 7 h", "plans are frozen")),

@@ -28,6 +28,7 @@ from governor.scan.model import Finding, Judgment, Resource, Row, Strength, Unre
 from governor.scan.snapshot import snapshot
 from governor.scan.store import Scans
 from governor.scan.unread import refused_scan
+from governor.verdict.model import IdleParts
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, caller, html, without_argument_marks
 
@@ -38,6 +39,7 @@ UNUSED = Judgment(Finding.UNUSED, Strength.STRONG, "0 invocations in 14 days")
 LIKELY = Judgment(Finding.LIKELY_IDLE, Strength.WEAK, "CPU under 2%")
 UNKNOWN = Judgment(Finding.NOT_MEASURED, Strength.NONE, "activity is not measured")
 BUSY = Judgment(Finding.BUSY, Strength.STRONG, "the busiest GPU was at 97%")
+PARTLY_IDLE = Judgment(Finding.PARTLY_IDLE, Strength.STRONG, "1 of 8 GPUs works")
 
 
 def found(
@@ -140,6 +142,20 @@ def test_a_refused_place_shows_its_last_rows_and_when_they_were_read() -> None:
     assert NOW - timedelta(hours=80) == line["last_read_at"]
     (_, lines) = page.tables
     assert NOW - timedelta(hours=80) in [values[-1] for values in lines.rows]
+
+
+def test_a_partly_idle_instance_says_how_many_gpus_are_idle() -> None:
+    """The number is stored with the judgment. A scan of an earlier release has none."""
+    world = ConsoleWorld()
+    counted = replace(PARTLY_IDLE, idle_parts=IdleParts(7, 8, "GPU"))
+    scanned(world, HERE, found("search", counted, "9"), found("chat", PARTLY_IDLE, "1"))
+    page = ungoverned(world.asked())
+    document: Any = page.document
+
+    text = html(ungoverned, world, path="/ungoverned")
+    assert 1 == text.count(">partly idle: <wbr>7 of 8 <wbr>GPUs<")
+    assert 1 == text.count(">partly idle<")
+    assert [7, None] == [row["idle_parts"] for row in document["rows"]]
 
 
 def test_json_and_csv_have_all_rows_and_sums_that_equal_them() -> None:

@@ -23,6 +23,7 @@ from governor.policy.model.contacts import Contact, Ownership
 from governor.policy.model.money import Budget, Ledger
 from governor.policy.model.policy import Mode, Policy
 from governor.table.once import Once
+from governor.verdict.model import IdleParts
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row
 from tests.twins import (
@@ -186,6 +187,9 @@ def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
         make_row(number, name=name, verdict="busy", hours=(None,) * 22 + (most, most))
         for number, (name, most) in enumerate(hours.items(), 1)
     ]
+    parts = IdleParts(7, 8, "GPU")
+    most_used = (None,) * 22 + (30, 30)
+    rows[2] = replace(rows[2], verdict="partly-idle", idle_parts=parts, hours=most_used)
     idle = make_row(9, name="asleep", verdict="idle", hours=(0,) * 24)
     other = make_row(8, name="theirs", verdict="busy", project="llm", hours=(1,) * 24)
     texts = []
@@ -199,6 +203,8 @@ def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
         texts.append(list(world.told()[0].lines))
 
     least = ["quiet", "low", "middle"]
+    partly_idle = "30% in its last 2 hours, partly idle: 7 of 8 GPUs, $24 a day"
+    assert f"- middle (g5.xlarge): {partly_idle}" in texts[0]
     assert least == [line.split()[1] for line in texts[0] if line.startswith("- ")]
     assert "- quiet (g5.xlarge): 6% in its last 2 hours, $24 a day" in texts[0]
     assert ["Nothing is stopped without an approval." in " ".join(lines) for lines in texts] == [

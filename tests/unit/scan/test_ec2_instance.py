@@ -19,7 +19,7 @@ from governor.policy.model.policy import Policy
 from governor.scan.kinds.ec2_instance.kind import MOST_CREATORS
 from governor.scan.kinds.ec2_instance.rules import figures_beside, finding_of
 from governor.scan.model import Finding, Row, Strength
-from governor.verdict.model import VerdictKind
+from governor.verdict.model import IdleParts, VerdictKind
 from tests.unit.scan.ec2_world import OWN, PricesTwin, World, ago, instance
 from tests.unit.scan.kinds import ApiTwin
 
@@ -101,7 +101,10 @@ def test_one_gpu_of_eight_keeps_the_host(publish: Any, last: float | None, expec
     """Busy from the policy's threshold on, and unknown if it publishes nothing."""
     world = World()
     publish(world, *[0.0] * 7, *([] if last is None else [last]))
-    assert expected == told(world.row(instance()))
+    row = world.row(instance())
+    assert expected == told(row)
+    parts = IdleParts(7, 8, "GPU") if expected == PARTLY else None
+    assert parts == row.judgment.idle_parts
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,8 @@ def test_one_neuron_core_of_32_keeps_the_host(last: float | None, expected: Any)
     assert expected == told(row)
     if expected == IDLE:
         assert "all 32 NeuronCores measured" in row.judgment.evidence
+    if expected == PARTLY:
+        assert "partly idle: 31 of 32 NeuronCores" == row.judgment.finding_text
 
 
 def test_work_earlier_in_the_day_is_no_idleness() -> None:

@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,6 +30,7 @@ from governor.scan.documents import COLUMNS, report_document, rows_csv
 from governor.scan.model import Finding, Judgment, Report, Strength, Unread
 from governor.scan.rules import groups_of, refusals_of
 from governor.scan.words import refusal_text
+from governor.verdict.model import IdleParts
 from tests.unit.scan.cloud_twin import CloudTwin, Refused
 from tests.unit.scan.kinds import KindTwin, resource
 from tests.unit.scan.reports import ACCOUNTS, REGIONS, fleet, report, row
@@ -38,6 +40,7 @@ IDLE = Judgment(Finding.IDLE, Strength.STRONG, "No GPU worked.")
 LIKELY = Judgment(Finding.LIKELY_IDLE, Strength.WEAK, "The CPU did nothing.")
 UNMEASURED = Judgment(Finding.NOT_MEASURED, Strength.NONE, "Nothing was measured.")
 BUSY = Judgment(Finding.BUSY, Strength.STRONG, "A GPU worked.")
+PARTLY_IDLE = Judgment(Finding.PARTLY_IDLE, Strength.STRONG, "1 of 8 GPUs worked.")
 ODD_NAMES = (
     '=HYPERLINK("http://evil")',
     "+1, with a comma",
@@ -265,6 +268,28 @@ def test_a_wasted_resource_without_a_price_is_named_beside_the_sum() -> None:
     text = report_text(report([row(1, IDLE, None)]))
     assert "unknown  idle" in text
     assert "The sum leaves out 1 wasted resource whose price is not known." in text
+
+
+def test_a_partly_idle_instance_says_how_many_gpus_are_idle() -> None:
+    """In each format; one without a number, as in a scan of an earlier release, says only that."""
+    counted = replace(PARTLY_IDLE, idle_parts=IdleParts(7, 8, "GPU"))
+    whole = report([row(1, counted, "9"), row(2, PARTLY_IDLE, "1")])
+
+    first, second = re.findall(r"partly idle +strong .*\n(.*)", report_text(whole))
+    assert first.startswith(f"{'':14}7 of 8 GPUs idle: ")
+    assert "GPUs idle" not in second
+    assert all(cell_len(line) <= 80 for line in report_text(whole).splitlines())
+    page = page_html(whole)
+    assert 1 == page.count(">partly idle: <wbr>7 of 8 <wbr>GPUs<")
+    assert 1 == page.count(">partly idle<")
+    names = ("finding", "idle_parts", "all_parts", "part_name")
+    assert [("partly idle", "7", "8", "GPU"), ("partly idle", "", "", "")] == [
+        tuple(one[name] for name in names) for one in rows_of_csv(rows_csv(whole))
+    ]
+    document = json.loads(json.dumps(report_document(whole), default=str))
+    assert [("partly idle", 7, 8, "GPU"), ("partly idle", None, None, None)] == [
+        tuple(one[name] for name in names) for one in document["rows"]
+    ]
 
 
 def test_a_governed_resource_is_marked() -> None:

@@ -23,7 +23,7 @@ from governor.policy.model.acting import ApprovalRule, PlanRule
 from governor.policy.model.policy import Mode, Policy
 from governor.table import keys
 from governor.table.table import update
-from governor.verdict.model import Hold
+from governor.verdict.model import Hold, IdleParts
 from tests.builders import NOW, TARGET, make_entry
 from tests.twins import table
 from tests.unit.worlds.builders import (
@@ -101,6 +101,31 @@ def test_the_advice_of_a_verdict_is_in_its_row() -> None:
 
     [advice] = row(world, instance_id).advice
     assert advice.startswith("right-size: GPUs 0, 1, 3 did nothing")
+
+
+def test_the_idle_gpus_of_a_verdict_are_in_its_row_until_its_metrics_are_read_again() -> None:
+    """The next sweep reads nothing, and knows them from the observation. One of an earlier release
+    has none."""
+    world = FleetWorld()
+    instance_id = world.add(1, instance_type="g5.12xlarge")
+    world.silence(instance_id)
+    for index in range(4):
+        dimensions = {"InstanceId": instance_id, "index": str(index), "name": "A10G"}
+        world.metrics.publish(UTILIZATION, dimensions, BUSY if index == 2 else [1.0] * 12)
+    world.sweep()
+    first = row(world, instance_id)
+    world.sweep(5)
+    repeated = row(world, instance_id)
+    observations = world.state.observations(TARGET)
+    older = {instance_id: replace(observations[instance_id], idle_parts=None)}
+    world.state.remember(TARGET, older, world.clock.now())
+    world.sweep(5)
+    unknown = row(world, instance_id)
+
+    rows = (first, repeated, unknown)
+    assert {"partly-idle"} == {found.verdict for found in rows}
+    assert [IdleParts(3, 4, "GPU")] * 2 + [None] == [found.idle_parts for found in rows]
+    assert repeated.reason.startswith("worked until")
 
 
 @pytest.mark.parametrize("is_measured", [True, False])

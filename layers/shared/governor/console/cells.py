@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _SHORT = 14
 """Names of so few characters do not break."""
@@ -29,3 +29,13 @@ def name_html(name: str) -> Markup:
         return Markup('<bdi class="long">{}</bdi>').format(name)
     parts = Markup("<wbr>").join(_MARK.split(name))
     return Markup('<bdi class="name">{}</bdi>').format(parts)
+
+
+def state_html(words: str) -> Markup:
+    """Return the words of a state as HTML. They are one line, but for a number behind a colon:
+    `partly idle: 7 of 8 GPUs` may break after the colon and before the last word."""
+    state, colon, number = words.partition(": ")
+    if not colon:
+        return escape(words)
+    amount, _, name = number.rpartition(" ")
+    return Markup("{}: <wbr>{} <wbr>{}").format(state, amount, name)

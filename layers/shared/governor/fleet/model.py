@@ -18,7 +18,7 @@ from governor.core.units import Usd, UsdPerHour, UtcDatetime
 from governor.evidence.model import Evidence
 from governor.evidence.rules.series import peak
 from governor.limits.rules.breaker import HOUR, hour_of
-from governor.verdict.model import KEPT, Family, VerdictKind, known_kind
+from governor.verdict.model import KEPT, Family, IdleParts, VerdictKind, known_kind
 
 Hours = tuple[int | None, ...]
 """The highest utilization in percent by hour (UTC), oldest first; `None` for an hour without a
@@ -92,6 +92,9 @@ class FleetRow:
     acts_on_silence: bool = False
     """True if the action of the question follows, or followed, because nobody answers it in time;
     false without a question."""
+    idle_parts: IdleParts | None = None
+    """The idle GPUs of a partly idle instance; `None` for other verdicts, if their number is not
+    known, and in rows of earlier releases."""
 
     @property
     def done_by_silence(self) -> str | None:

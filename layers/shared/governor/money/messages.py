@@ -33,7 +33,7 @@ from governor.money.rules.forecast import Forecast
 from governor.money.rules.jobs import ProjectJobs
 from governor.money.rules.ledger import PROVISIONAL, net_by_day
 from governor.money.rules.report import GROUPS, GroupSum, Report
-from governor.verdict.model import Family, known_kind
+from governor.verdict.model import Family, known_kind, partly_idle_text
 
 SEE_ALSO = (
     "The Savings page of the console lists every action, and so does this command: governor report"
@@ -173,7 +173,8 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
     """Return a line for each of the three working instances with the lowest utilization, the lowest
     first: `notebook-7 (g5.12xlarge): 12% in its last 24 hours, $136 a day`.
 
-    Utilization is the mean of the hourly peaks. Empty if no working instance has readings.
+    Utilization is the mean of the hourly peaks of the busiest GPU, so a partly idle instance also
+    says how many of its GPUs are idle. Empty if no working instance has readings.
     """
     texts_by_mean: list[tuple[float, str]] = []
     for row in rows:
@@ -185,6 +186,8 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
         mean = sum(hours) / len(hours)
         measured = plural(len(hours), "hour")
         text = f"{row.name} ({row.instance_type}): {mean:.0f}% in its last {measured}"
+        if row.idle_parts is not None:
+            text = f"{text}, {partly_idle_text(row.idle_parts)}"
         if row.usd_per_hour:
             text = f"{text}, {usd(daily_cost(row.usd_per_hour))} a day"
         texts_by_mean.append((mean, text))

@@ -6,6 +6,7 @@ from typing import Any
 
 from governor.core.documents import csv_text
 from governor.scan.model import Report, Row
+from governor.verdict.model import PART_COLUMNS, part_values
 
 COLUMNS = (
     "waste_usd_per_month",
@@ -28,6 +29,7 @@ COLUMNS = (
     "evidence",
     "command",
     "is_prepaid",
+    *PART_COLUMNS,
 )
 """Fields of a row in JSON, and columns of the CSV."""
 
@@ -57,6 +59,7 @@ def row_document(row: Row) -> dict[str, Any]:
         judgment.evidence,
         row.command or None,
         resource.is_prepaid,
+        *part_values(judgment.idle_parts),
     )
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from governor.core.instance import Target
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
+from governor.verdict.model import IdleParts, partly_idle_text
 
 _CENT = Decimal("0.01")
 
@@ -99,12 +100,23 @@ class Judgment:
     Attributes:
         evidence: what was measured, over which time, as one sentence for people.
         idle_since: since when it is known to do nothing; `None` if it works, or that is not known.
+        idle_parts: the idle accelerators of a partly idle resource; `None` for other findings, if
+            their number is not known, and if an earlier release stored the judgment.
     """
 
     finding: Finding
     strength: Strength
     evidence: str
     idle_since: UtcDatetime | None = None
+    idle_parts: IdleParts | None = None
+
+    @property
+    def finding_text(self) -> str:
+        """Return the finding in words, with the number of idle accelerators if that is known:
+        `partly idle: 7 of 8 GPUs`."""
+        if self.finding is Finding.PARTLY_IDLE:
+            return partly_idle_text(self.idle_parts)
+        return self.finding.value
 
 
 @dataclass(frozen=True, slots=True)

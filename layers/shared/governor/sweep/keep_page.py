@@ -282,6 +282,7 @@ def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> F
         exempt=case.policy.exemption.similar_tag_on(case.instance) is not None,
         is_reported=_is_reported(case, open_episode),
         advice=case.verdict.advice,
+        idle_parts=case.verdict.idle_parts,
     )
     return _with_record(row, case.listed, open_episode)
 

@@ -55,6 +55,7 @@ def observation_of(case: Case, rate: Rate | None = None) -> Observation:
         next_gpu_check_at=series.next_gpu_check_at,
         told_silent=case.has_no_data and people_know_it_is_silent,
         advice=verdict.advice,
+        idle_parts=verdict.idle_parts,
         idle_since=memory.idle_since,
         late_since=memory.late_since,
         idle_told_at=_idle_told_at(case),

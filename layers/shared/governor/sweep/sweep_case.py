@@ -122,6 +122,7 @@ class ListedInstance:
             idle_since=previous.idle_since,
             late_since=previous.late_since,
             reason=previous.reason,
+            idle_parts=previous.idle_parts,
         )
 
     @property

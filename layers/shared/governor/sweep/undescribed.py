@@ -53,6 +53,7 @@ def observation_of_undescribed(undescribed: UndescribedInstance) -> Observation:
         last_busy=None,
         idle_since=None,
         advice=(),
+        idle_parts=None,
         is_late=False,
     )
 

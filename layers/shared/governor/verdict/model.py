@@ -104,6 +104,41 @@ NOTES: Mapping[VerdictKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class IdleParts:
+    """How many parts of a partly idle instance did nothing, such as 7 of its 8 GPUs."""
+
+    idle: int
+    total: int
+    """All parts that the instance has, also those that were measured too little."""
+    name: str
+    """The word for one of them: `GPU` or `NeuronCore`."""
+
+    @property
+    def text(self) -> str:
+        """Return both numbers in words: `7 of 8 GPUs`."""
+        return f"{self.idle} of {self.total} {self.name}s"
+
+
+PART_COLUMNS = ("idle_parts", "all_parts", "part_name")
+"""The fields of `IdleParts` in rows of CSV and JSON."""
+
+
+def part_values(idle_parts: IdleParts | None) -> tuple[int | None, int | None, str | None]:
+    """Return the values of `PART_COLUMNS`, all `None` if the number is not known."""
+    if idle_parts is None:
+        return None, None, None
+    return idle_parts.idle, idle_parts.total, idle_parts.name
+
+
+def partly_idle_text(idle_parts: IdleParts | None) -> str:
+    """Return the words of the verdict: `partly idle: 7 of 8 GPUs`, or `partly idle` if the number
+    is not known."""
+    if idle_parts is None:
+        return "partly idle"
+    return f"partly idle: {idle_parts.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """The keep and the exemption of an instance: people have said that it stays as it is."""
 
@@ -201,6 +236,9 @@ class Verdict:
     """The end of the newest work that is known."""
     advice: tuple[str, ...] = ()
     """Hints that never lead to an action by themselves."""
+    idle_parts: IdleParts | None = None
+    """The idle GPUs of a partly idle instance; `None` for other verdicts, or if their number is not
+    known."""
     manager: Manager | None = None
     """The service that runs the instance; `None` if none does."""
     presence: str = ""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from governor.approvals.messages.failures import why_ended
 from governor.approvals.model.terms import Rank, Scope
-from governor.console.cells import name_html
+from governor.console.cells import name_html, state_html
 from governor.console.formats import TEMPLATES
 from governor.console.page import Table, ViewRequest
 from governor.console.present import Row
@@ -34,13 +34,20 @@ from governor.money.rules.jobs import CountedCost, counted_costs
 from governor.policy.ports import policy_or_base
 from governor.scan.snapshot import Ungoverned, ungoverned
 from governor.table import keys
-from governor.verdict.model import NOTES, known_kind
+from governor.verdict.model import (
+    NOTES,
+    PART_COLUMNS,
+    known_kind,
+    part_values,
+    partly_idle_text,
+)
 
 _NOT_IN_CSV = ("hours", "advice")
-_FIELDS = tuple(field.name for field in fields(FleetRow))
+_FIELDS = tuple(field.name for field in fields(FleetRow) if field.name != "idle_parts")
+"""The fields of a row that CSV and JSON have as they are; `PART_COLUMNS` stand for the other."""
 _ROW_COLUMNS = tuple(name for name in _FIELDS if name not in _NOT_IN_CSV)
 _STATE_COLUMNS = ("state", "is_idle")
-COLUMNS = (*_ROW_COLUMNS, *_STATE_COLUMNS)
+COLUMNS = (*_ROW_COLUMNS, *_STATE_COLUMNS, *PART_COLUMNS)
 """Columns of the Fleet as CSV (`/fleet.csv`)."""
 _COLORS = {
     State.IDLE: "bad",
@@ -230,14 +237,17 @@ def _next_of_closed(request: ViewRequest, row: FleetRow, state: State) -> str:
 
 
 def _state_text(row: FleetRow, state: State, now: UtcDatetime) -> str:
-    """Return the state in words: with the time of an idle instance, and the utilization of a busy
-    one. A verdict that this release does not know is shown as it is stored."""
+    """Return the state in words: with the time of an idle instance, the utilization of a busy one,
+    and the idle GPUs of a partly idle one. A verdict that this release does not know is shown as it
+    is stored."""
     if state is State.HELD:
         return f"{_idle_text(row, now)}, {WORDS[state]}"
     if state is State.IDLE:
         return _idle_text(row, now)
-    if state in (State.BUSY, State.PARTLY_IDLE):
-        return _working_text(row, WORDS[state])
+    if state is State.BUSY:
+        return _busy_text(row)
+    if state is State.PARTLY_IDLE:
+        return partly_idle_text(row.idle_parts)
     if state is State.NO_DATA:
         return row.verdict.replace("-", " ")
     return WORDS[state]
@@ -250,15 +260,12 @@ def _idle_text(row: FleetRow, now: UtcDatetime) -> str:
     return f"idle {units.span(now - row.idle_since)}"
 
 
-def _working_text(row: FleetRow, words: str) -> str:
-    """Return the verdict's words with the peak utilization of the last hour, if that was measured:
-    `busy 83%`."""
+def _busy_text(row: FleetRow) -> str:
+    """Return `busy 83%`, with the peak utilization of the last hour, or `busy` if that was not
+    measured."""
     if not row.hours or row.hours[-1] is None:
-        return words
-    if words == WORDS[State.PARTLY_IDLE]:
-        # Without `peak`, the utilization of the GPUs that work would read as a share that is idle.
-        return f"{words}, peak {row.hours[-1]}%"
-    return f"{words} {row.hours[-1]}%"
+        return "busy"
+    return f"busy {row.hours[-1]}%"
 
 
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
@@ -389,14 +396,17 @@ def table(request: ViewRequest, name: str, rows: Iterable[Row]) -> Table:
     cells_of_rows = []
     for row, _ in rows:
         cells = [getattr(row, column) for column in _ROW_COLUMNS]
-        cells_of_rows.append((*cells, state_of(row, request.now).value, row.is_idle))
+        cells += [state_of(row, request.now).value, row.is_idle, *part_values(row.idle_parts)]
+        cells_of_rows.append(tuple(cells))
     return Table(name, COLUMNS, tuple(cells_of_rows))
 
 
 def document(request: ViewRequest, row: FleetRow) -> dict[str, object]:
-    """Return a row as JSON gives it: its fields, and its state."""
+    """Return a row as JSON gives it: its fields, its state, and how much of it is idle."""
     values = {name: getattr(row, name) for name in _FIELDS}
-    return {**values, "state": state_of(row, request.now).value, "is_idle": row.is_idle}
+    parts = dict(zip(PART_COLUMNS, part_values(row.idle_parts), strict=True))
+    state = state_of(row, request.now).value
+    return {**values, "state": state, "is_idle": row.is_idle, **parts}
 
 
 def shares(request: ViewRequest, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
@@ -499,4 +509,5 @@ TEMPLATES.filters.update(
     project=project_href,
     spark=charts.sparkline,
     name=name_html,
+    state=state_html,
 )

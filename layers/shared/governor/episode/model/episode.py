@@ -26,7 +26,7 @@ from governor.policy.model.contacts import Weekday, WorkingHours
 from governor.policy.model.policy import BY_BUDGET, Mode
 from governor.policy.rules.changes import AskedUnder
 from governor.policy.rules.schedule import Schedule
-from governor.verdict.model import Hold
+from governor.verdict.model import Hold, IdleParts
 
 
 class Phase(StrEnum):
@@ -540,3 +540,6 @@ class Observation:
     job: str | None = None
     """The job for which its hours are counted; `None` if no job is named, or the release that
     stored this did not count jobs."""
+    idle_parts: IdleParts | None = None
+    """The idle GPUs of a partly idle instance; `None` for other verdicts, if their number is not
+    known, or if the release that stored this did not count them."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from governor.core.units import UtcDatetime
 from governor.fleet.model import STOPPED, TERMINATED, UNGOVERNED, FleetRow
 from governor.fleet.rules.kept import is_hold
-from governor.verdict.model import Family, known_kind
+from governor.verdict.model import Family, known_kind, partly_idle_text
 
 
 class State(StrEnum):
@@ -37,7 +37,7 @@ WORDS: Mapping[State, str] = {
     State.IDLE: "idle",
     State.HELD: "held",
     State.BUSY: "busy",
-    State.PARTLY_IDLE: "partly idle",
+    State.PARTLY_IDLE: partly_idle_text(None),
     State.NO_DATA: "no data",
     State.TOO_YOUNG: "too young",
     State.KEPT: "kept",

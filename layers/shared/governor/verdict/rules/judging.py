@@ -28,7 +28,7 @@ from governor.evidence.model import Evidence, Window
 from governor.evidence.rules.figures import FIGURES, limit_of
 from governor.evidence.rules.series import latest, unmeasured_until, window_before
 from governor.policy.model.policy import Policy
-from governor.verdict.model import NO_HOLD, WORKING, Hold, Verdict, VerdictKind
+from governor.verdict.model import NO_HOLD, WORKING, Hold, IdleParts, Verdict, VerdictKind
 from governor.verdict.rules.judge import idle_sentence, judge, judge_holes, judge_without_metrics
 from governor.verdict.rules.proof import LATE, is_short_hole
 from governor.verdict.rules.second_figure import doubt_text, judge_unasked
@@ -50,6 +50,7 @@ class Memory:
     """The time of the first of the sweeps without data up to now, if the readings were only late
     then."""
     reason: str = ""
+    idle_parts: IdleParts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,12 @@ class Subject:
         until = worked + self.policy.window
         reason = f"worked until {in_utc(worked)}, so it cannot be idle before {in_utc(until)}"
         return Verdict(
-            memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice
+            memory.verdict,
+            reason,
+            not_before=until,
+            last_busy=worked,
+            advice=memory.advice,
+            idle_parts=memory.idle_parts,
         )
 
     def figures_to_read(self) -> frozenset[str]:
@@ -257,6 +263,7 @@ class Subject:
             idle_since=self._idle_since(verdict, proof),
             late_since=late_since,
             reason=verdict.reason,
+            idle_parts=verdict.idle_parts,
         )
 
     def _late_since(self) -> UtcDatetime | None:

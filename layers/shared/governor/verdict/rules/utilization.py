@@ -22,8 +22,8 @@ from governor.evidence.rules.series import (
 )
 from governor.policy.model.judging import Metrics
 from governor.policy.model.policy import Policy
-from governor.policy.model.profiles import GPU, ProfileName, part_word
-from governor.verdict.model import Verdict, VerdictKind
+from governor.policy.model.profiles import GPU, ProfileName, part_word, profile_of_names
+from governor.verdict.model import IdleParts, Verdict, VerdictKind
 from governor.verdict.rules.proof import (
     LATE,
     busy,
@@ -154,15 +154,36 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: in
         return busy(evidence, policy, ended, reason)
     word = part_word(policy.metrics)
     work = "works" if len(busy_gpus) == 1 else "work"
+    judged_count = len(idle_gpus) + len(busy_gpus)
+    all_count = max(evidence.gpus_expected or 0, len(evidence.gpus))
+    measured = "" if judged_count == all_count else "measured "
     reason = (
-        f"{len(busy_gpus)} of {len(idle_gpus) + len(busy_gpus)} {word}s {work} "
+        f"{len(busy_gpus)} of {judged_count} {measured}{word}s {work} "
         f"(up to {highest:.1f}%), {len(idle_gpus)} stayed under {threshold:g}%"
     )
     return replace(
         busy(evidence, policy, ended, reason),
         kind=VerdictKind.PARTLY_IDLE,
         advice=(_right_size(evidence, busy_gpus, idle_gpus, word),),
+        idle_parts=_idle_parts(evidence, policy.metrics, len(idle_gpus)),
     )
+
+
+def _idle_parts(evidence: Evidence, names: Metrics, idle_count: int) -> IdleParts | None:
+    """Return how many of all GPUs of the instance are idle. Return `None` if the number of its GPUs
+    is not known, or if a series may not stand for exactly one of them."""
+    total = evidence.gpus_expected
+    series_count = len(evidence.gpus)
+    if total is None or series_count > total:
+        return None
+    profile = profile_of_names(names)
+    if profile is not None and profile.series_per_device > 1:
+        return None
+    word = part_word(names)
+    if word != GPU and series_count < total:
+        # Software may join two NeuronCores, which then publish one series.
+        return None
+    return IdleParts(idle_count, total, word)
 
 
 def _right_size(

@@ -82,9 +82,11 @@ class Ec2Instances(Kind[Host, Measured]):
             measured = Measured(problem="nothing was measured")
         finding = Finding.NOT_MEASURED
         strength = Strength.NONE
+        idle_parts = None
         if measured.reading is not None:
             finding = rules.finding_of(measured.reading.kind)
             strength = rules.strength_of(finding)
+            idle_parts = measured.reading.idle_parts
         elif measured.beside is not None:
             finding, strength = rules.judge_beside(measured.beside, place.policy)
         evidence = words.evidence_of(resource, measured, finding, place.policy)
@@ -94,6 +96,7 @@ class Ec2Instances(Kind[Host, Measured]):
             strength=strength,
             evidence=evidence,
             idle_since=_idle_since(measured) if finding.is_waste else None,
+            idle_parts=idle_parts,
             can_stop=is_stoppable and not resource.is_prepaid,
         )
 

@@ -192,6 +192,7 @@ def _reading(
         window=evidence.window,
         peak_percent=max(peaks_of(evidence), default=None),
         parts=evidence.gpus_reporting,
+        idle_parts=verdict.idle_parts,
         cpu_percent=evidence.cpu_percent,
         network_bytes_per_second=evidence.network_bytes_per_second,
         doubt=doubt_text(host.instance.instance_type, evidence, policy),

@@ -12,7 +12,7 @@ from governor.core.managers import Manager
 from governor.evidence.model import Window
 from governor.policy.model.profiles import MetricProfile
 from governor.scan.model import Resource
-from governor.verdict.model import VerdictKind
+from governor.verdict.model import IdleParts, VerdictKind
 
 LOOK_BACK = timedelta(hours=24)
 """A day has a night: an instance that is idle all of it is more than one that has a short pause."""
@@ -50,6 +50,8 @@ class Reading:
         parts: how many accelerators or cores publish; `None` if that is not known.
         cpu_percent: the highest CPU utilization; `None` if it was not read.
         network_bytes_per_second: the most network traffic; `None` if it was not read.
+        idle_parts: the idle ones of a partly idle instance; `None` for other verdicts, or if their
+            number is not known.
         doubt: what does not confirm the utilization, such as `power: not measured`; empty if
             nothing is missing.
         problem: why the metrics could not be read; `None` if they were.
@@ -61,6 +63,7 @@ class Reading:
     window: Window | None = None
     peak_percent: float | None = None
     parts: int | None = None
+    idle_parts: IdleParts | None = None
     cpu_percent: float | None = None
     network_bytes_per_second: float | None = None
     doubt: str = ""
