@@ -1,4 +1,5 @@
-"""Notifies people of an episode or asks them, and binds the waiting task to the approval.
+"""Sends the question about an instance, its reminder and its escalation, or a notice where nobody
+is asked. Binds the waiting task of the workflow to the question.
 
 This module must not take an answer, nor decide for people who give none.
 """

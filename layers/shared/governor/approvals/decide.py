@@ -1,4 +1,5 @@
-"""Takes a person's decision once, and hands it to the workflow that waits.
+"""Takes a person's answer once (approve, keep, exempt or hold), and hands it to the workflow that
+waits.
 
 It also ends keeps and exemptions. Every channel ends here, so no channel may store an answer
 itself. This module must not act on an instance: the workflow checks everything again first.

@@ -1,4 +1,4 @@
-"""Hands the end of a question to the workflow that waits: an answer, or that nobody gave one.
+"""Ends a question: hands the answer, or that nobody answered in time, to the workflow that waits.
 
 The answer is always the one in the table. This module must not believe a document that comes with a
 task token.

@@ -1,7 +1,8 @@
-"""The tools that run, create or schedule instances, known by the tags that they set.
+"""Recognizes the service or tool that runs, creates or schedules an instance, such as an Auto
+Scaling group, by the tags that it sets and by EC2's own flag.
 
-The marks are data: `managers.json`, one object a manager, explained in README.md. This module reads
-tags only. It must not decide what becomes of an instance.
+The marks are data: `managers.json`, one object a manager, explained in README.md. This module must
+not decide what becomes of an instance.
 
 Nobody can forge a tag that begins with `aws:`. The others can be forged, which errs on the safe
 side: a forged mark only keeps GPU Governor away.

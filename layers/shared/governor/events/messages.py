@@ -1,4 +1,4 @@
-"""Messages about warnings that an instance is taken back, and about dates that AWS announces.
+"""Messages about warnings of AWS, such as a Spot interruption, and about dates that AWS announces.
 
 They only word what happened; `model/interruption.py` says what follows from it.
 """

@@ -1,5 +1,5 @@
-"""Notifies owners of warnings. The first few in a zone or group are sent one by one, then all
-together as one message (`events.mass_interruption_told_singly`).
+"""Sends owners the message about a warning of AWS, such as a Spot interruption. The first few in a
+zone or group are sent one by one, then all together (`events.mass_interruption_told_singly`).
 
 Advice on where to start a new instance comes last; nothing waits for it.
 """

@@ -1,5 +1,5 @@
-"""Read the evidence of many instances in as few metric reads as possible, in parts of a size that a
-function can hold. This module must not judge.
+"""Read the metrics of many instances as evidence, in as few calls of CloudWatch as possible, and in
+parts of a size that a function can hold. This module must not judge.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Books an ended episode in the ledger, and ends its saving when the instance runs again or another
-instance takes its place.
+"""Books the saving of an ended episode in the ledger, and ends it when the instance is restarted or
+another instance takes its place.
 
 EC2's state of the instance decides, not the result of the workflow: a workflow that failed after
 its stop has still stopped the instance. This module must not act on any instance.
@@ -253,7 +253,7 @@ def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
 
 @dataclass(frozen=True, slots=True)
 class SettleRestart:
-    """Ends the savings of an instance that runs again, and notes who started it: others, or GPU
+    """Ends the savings of an instance that was restarted, and notes who started it: others, or GPU
     Governor for a person. Safe to repeat: each start is noted once."""
 
     ledger_store: Ledger

@@ -1,4 +1,4 @@
-"""Messages about budgets, and reports of costs and savings.
+"""Messages about budgets, and the weekly and monthly reports of costs and savings.
 
 This module only words figures that the rules of this room have computed.
 """

@@ -1,5 +1,6 @@
-"""Each night: checks that the ledger's totals have not changed since the last statement, keeps a
-copy of the month for other tools, and reports weeks and months.
+"""Sends the weekly and monthly reports of costs and savings. Each night it also checks that the
+ledger's totals have not changed since the last statement, and keeps a copy of the month for other
+tools.
 
 Owners, owners of projects, and the default owner get reports. This module must not change entries
 of the ledger.

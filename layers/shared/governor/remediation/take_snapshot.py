@@ -1,4 +1,5 @@
-"""Keeps what a termination would lose, once: user data, and one crash-consistent set of snapshots.
+"""Takes the snapshots before a termination, once and as one crash-consistent set, and keeps the
+user data.
 
 Before a stop it rehearses the snapshots: if EC2 would refuse them, nothing is stopped. This module
 must not stop or terminate an instance, and must not begin a second set while another try may still

@@ -1,4 +1,4 @@
-"""Order and sums of a scan's report."""
+"""Sorts what a scan found, the most expensive waste first, and sums it up for the report."""
 
 from __future__ import annotations
 

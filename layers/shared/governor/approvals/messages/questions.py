@@ -1,4 +1,5 @@
-"""Messages about an open episode: the question, its reminders, and what happens before its end.
+"""Subjects and texts of the messages about an open episode: the question, its reminder and its
+escalation, and what happens before its end.
 
 Channels place these words and add none of their own.
 """
@@ -70,7 +71,7 @@ LABELS = {
     Stage.REMIND: "Reminder",
     Stage.ESCALATE: "Escalation",
 }
-"""The words that name a repeated question in its subject. `stage_words` makes the whole subject."""
+"""The label of a reminder or an escalation in its subject. `stage_words` makes the subject."""
 
 
 class StageWords(NamedTuple):
@@ -91,8 +92,9 @@ def stage_name(stage: str) -> str:
 def stage_words(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
 ) -> StageWords:
-    """Return the words of a stage's message as it reads at the time `at`; no saving in mode observe
-    or for a plan without steps, and no cost without a known price.
+    """Return the subject and the text of a question, reminder, escalation or notice as it reads at
+    the time `at`; no saving in mode observe or for a plan without steps, and no cost without a
+    known price.
 
     `until` is when the question expires, or the notice is over; `None` if that is not known yet.
     Call it only for stages that send a message about idleness: `TELL`, `ASK`, `REMIND` and

@@ -1,4 +1,4 @@
-"""Signs approval links, and seals values that a browser keeps.
+"""Signs approval links and checks their signatures, and seals values that a browser keeps.
 
 Each use has a context of its own under HMAC-SHA256, so that no signature passes for another use.
 This module must not store a key or a link.

@@ -1,4 +1,4 @@
-"""The list of what stays idle because of something: reasons, words and sums.
+"""The list of instances that are left alone although they may be idle: reasons, words and sums.
 
 `KeepReason` is the one registry. A new way to keep an instance is a reason here, with its words in
 `WORDS`, and a finder in `sweep.kept_because`. Console, mail, report and command line show this

@@ -1,4 +1,4 @@
-"""The breakers: they freeze plans when an unusual share of a fleet turns idle or silent at once,
+"""The breakers: they freeze plans when unusually many instances turn idle or silent at once,
 because one cause, such as a broken agent, is then likelier than real idleness.
 
 The functions have no side effects: they say why to freeze, or when a freeze ends.

@@ -33,8 +33,7 @@ _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
 
 
 class Mode(StrEnum):
-    """How far the governor goes. `observe` withholds the effect of every EC2 write call
-    (`DryRun`)."""
+    """How far the governor goes. In `observe`, every EC2 write call is a dry run."""
 
     OBSERVE = "observe"
     ASK = "ask"

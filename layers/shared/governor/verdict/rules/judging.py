@@ -1,5 +1,5 @@
-"""Decides about one instance at one moment: its verdict, whether a question may start, and what the
-next sweep must remember.
+"""Decides about one instance at one moment: its verdict, whether people may be asked about it, and
+what the next sweep must remember.
 
 The sweep and the back-test both decide with a `Subject`, in this order:
 

@@ -1,4 +1,5 @@
-"""Judge the figures besides utilization: each can veto idleness, and some must be measured.
+"""Judge the metrics besides utilization, such as CPU and network: each can veto idleness, and some
+must be measured.
 
 A veto only ever keeps an instance. The limits, and which figures are required, are the policy's.
 """
