@@ -18,7 +18,7 @@ from governor.approvals.deliver_decision import ConcludeApproval
 from governor.approvals.pause import SendPauseMessages
 from governor.console.app import Console
 from governor.events.notify_dates import NotifyDates
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.events.respond_to_warnings import RespondToWarnings
 from governor.health.check_health import CheckHealth
 from governor.money.costs import NoteOverBudget, SumUpMonth

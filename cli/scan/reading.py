@@ -20,7 +20,7 @@ from governor.policy.model.policy import Policy
 from governor.scan.cost import usd_of_calls
 from governor.scan.kind import Kept, Kind, Place
 from governor.scan.model import Report, Row, Unread
-from governor.scan.rules import by_waste
+from governor.scan.rules import most_expensive_waste_first
 from governor.scan.scan_place import PlaceReport, scan_place
 from governor.scan.unread import interrupted, unread_prices
 
@@ -88,7 +88,7 @@ def scan_places(
     missing += unread_prices(_caller(places).account, prices.problem, prices.spot_problems)
     return Report(
         scanned_at=now,
-        rows=by_waste(rows),
+        rows=most_expensive_waste_first(rows),
         unread=tuple(sorted((*places.unread, *missing))),
         places=places.targets,
         calls=clients.calls,

@@ -7,7 +7,7 @@ from typing import Any
 from governor.core.parsing import parse
 from governor.core.units import as_utc
 from governor.events.contract import StateChangeEvent
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.wiring import state_changes
 from governor.wiring.observability import logger, observed
 from governor.wiring.parts import Parts

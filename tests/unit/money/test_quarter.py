@@ -23,7 +23,7 @@ from governor.core.episode_ref import EpisodeRef
 from governor.core.instance import EXEMPTION_TAG
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Price, Saving, Step
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.money.model.ledger import Ending
 from governor.money.rules.cost import month_end, months, parse_month
 from governor.money.rules.ledger import sum_saved

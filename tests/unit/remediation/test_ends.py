@@ -27,7 +27,7 @@ from governor.core.errors import (
 from governor.core.instance import Lifecycle, Volume
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Price, Saving, Step
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.money.book_saving import BookSaving
 from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Ownership

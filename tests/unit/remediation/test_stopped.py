@@ -20,7 +20,7 @@ from governor.core.errors import SafetyError
 from governor.core.instance import Instance, Protection, Volume
 from governor.episode.model.episode import Episode, EpisodeEnding, Outcome, Phase, Undo
 from governor.episode.model.plan import Step
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.money.book_saving import settle_replaced
 from governor.money.model.ledger import Ending
 from governor.policy.model.acting import Action, ApprovalRule, PlanRule

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from governor.core.instance import Target
 from governor.scan.model import Finding, Judgment, Report, Resource, Row, Strength, Unread
-from governor.scan.rules import by_waste
+from governor.scan.rules import most_expensive_waste_first
 from tests.unit.scan.kinds import NOW
 
 ACCOUNTS = ("123456789012", "210987654321")
@@ -63,7 +63,7 @@ def report(rows: Sequence[Row], unread: Sequence[Unread] = (), **changes: object
         **changes,
     }
     places = tuple(Target(account, region) for account in ACCOUNTS for region in REGIONS)
-    return Report(NOW, by_waste(rows), tuple(unread), places, **facts)  # type: ignore[arg-type]
+    return Report(NOW, most_expensive_waste_first(rows), tuple(unread), places, **facts)  # type: ignore[arg-type]
 
 
 def fleet(size: int) -> Report:

@@ -21,7 +21,7 @@ from governor.scan.kinds.remains.elastic_ip import ElasticIps
 from governor.scan.kinds.remains.stopped_instance import StoppedInstances
 from governor.scan.kinds.remains.unattached_volume import UnattachedVolumes
 from governor.scan.model import Finding, Judgment, Report, Row, Strength
-from governor.scan.rules import by_waste, groups_of
+from governor.scan.rules import groups_of, most_expensive_waste_first
 from governor.scan.scan_place import scan_place
 from governor.scan.words import remarks
 from tests.unit.scan import test_capacity as capacity
@@ -79,7 +79,7 @@ def report_of(
     )
     found = scan_place(here, [*KINDS, *others])
     assert () == found.unread
-    return Report(NOW, by_waste(found.rows), found.unread, (TARGET,))
+    return Report(NOW, most_expensive_waste_first(found.rows), found.unread, (TARGET,))
 
 
 def idle_instances(number: int) -> KindTwin:

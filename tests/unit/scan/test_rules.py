@@ -9,7 +9,7 @@ import pytest
 
 from governor.policy.model.contacts import Ownership
 from governor.scan.model import Finding, Judgment, Row, Strength
-from governor.scan.rules import Group, by_waste, first_groups, owner_of
+from governor.scan.rules import Group, first_groups, most_expensive_waste_first, owner_of
 from tests.unit.scan.kinds import resource
 
 
@@ -27,7 +27,7 @@ def test_waste_comes_first_then_what_is_not_known_then_the_rest() -> None:
     unknown = row(Finding.NOT_MEASURED, 50, Strength.NONE)
     busy = row(Finding.BUSY, 99)
     expected = (likely, idle, idle_unpriced, unknown, busy)
-    assert expected == by_waste([busy, unknown, idle_unpriced, idle, likely])
+    assert expected == most_expensive_waste_first([busy, unknown, idle_unpriced, idle, likely])
 
 
 @pytest.mark.parametrize("finding", Finding)

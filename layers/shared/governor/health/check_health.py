@@ -23,7 +23,7 @@ from governor.episode.store.instances import Failures
 from governor.evidence.ports import InstanceReader
 from governor.health.messages import advice_key, health_alerts
 from governor.health.model import InstanceFinding
-from governor.health.notify_empty import NotifyEmpty
+from governor.health.notify_empty_reservations import NotifyEmptyReservations
 from governor.health.read_health import HealthReading, HealthRequest, ReadHealth
 from governor.health.store import Findings
 from governor.policy.model.policy import Policy
@@ -220,7 +220,9 @@ class CheckHealth:
         """Notify owners of Capacity Reservations that stand empty. A failure becomes a problem of
         the `summary`, and raises nothing."""
         try:
-            notify_empty = NotifyEmpty(self.instances, self.finding_store, self.announcer)
+            notify_empty = NotifyEmptyReservations(
+                self.instances, self.finding_store, self.announcer
+            )
             summary.messages_sent += notify_empty(summary.target, base, known_keys, summary.at)
         except GovernorError as error:
             summary.problems.append(f"Capacity Reservations: {type(error).__name__}: {error}")

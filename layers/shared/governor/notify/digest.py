@@ -19,7 +19,7 @@ from governor.alerts.model import (
 )
 from governor.alerts.templates import template_lines, template_words
 from governor.approvals.messages import failures, questions, sentences
-from governor.approvals.messages.consequence import consequence_of_several, with_figures
+from governor.approvals.messages.consequence import consequence_of_several, subject_with_figures
 from governor.approvals.messages.ends import LEFT_IN_SHORT
 from governor.core import units
 from governor.core.instance import Target
@@ -112,7 +112,7 @@ def _question_words(
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
     pairs = _most_expensive_first(alerts, episodes)
     values = {
-        "subject": with_figures(silence.subject, questions.LABELS[stage], figures),
+        "subject": subject_with_figures(silence.subject, questions.LABELS[stage], figures),
         "happens": silence.sentence,
         "wiped": _wiped_without_an_answer([episode for _, episode in pairs]),
         "news": questions.news_text(episodes[0], stage, now),

@@ -18,7 +18,7 @@ OWNER_KEYS = ("owner", "createdby", "creator", "user", "contact", "email", "team
 the most exact first."""
 
 
-def by_waste(rows: Iterable[Row]) -> tuple[Row, ...]:
+def most_expensive_waste_first(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return the rows in the order of the report: waste first, then what was not measured, then
     the others; in each part the most expensive first, and an unknown price last."""
     return tuple(sorted(rows, key=_place_in_report))

@@ -17,7 +17,7 @@ from governor.fleet.model import UNGOVERNED, FleetPage, Payer
 from governor.policy.model.contacts import Ownership
 from governor.policy.rules.owners import project_of
 from governor.scan.model import EVERYTHING, Report, Resource, Row, ScannedRow, Snapshot, Unread
-from governor.scan.rules import by_waste
+from governor.scan.rules import most_expensive_waste_first
 
 MOST_ROWS = 5_000
 """The most rows that are kept of one account and Region, the most expensive waste first."""
@@ -47,7 +47,7 @@ def snapshot(
 ) -> Snapshot:
     """Return the snapshot of a scan: the rows that no sweep judges, without their tags, and at most
     `MOST_ROWS` of them."""
-    ungoverned = by_waste(row for row in rows if not is_judged_by_sweep(row))
+    ungoverned = most_expensive_waste_first(row for row in rows if not is_judged_by_sweep(row))
     left_out = ungoverned[MOST_ROWS:]
     return Snapshot(
         account=target.account,
@@ -137,7 +137,7 @@ def ungoverned(
             whole.append(kept)
     report = Report(
         scanned_at=min((snapshot_by_target[place].scanned_at for place in places), default=now),
-        rows=by_waste(scanned.row for scanned in found),
+        rows=most_expensive_waste_first(scanned.row for scanned in found),
         unread=tuple(sorted(unread)),
         places=tuple(places),
         calls={"all": sum(kept.calls for kept in whole)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.events.react import ReactToStateChange
+from governor.events.react_to_state_change import ReactToStateChange
 from governor.wiring.endings import void_episode
 from governor.wiring.following import follow_start
 from governor.wiring.parts import Parts

@@ -139,7 +139,7 @@ def _stay(episodes: Sequence[Episode]) -> str:
     return "stay as they are"
 
 
-def with_figures(subject: str, label: str, figures: Sequence[str]) -> str:
+def subject_with_figures(subject: str, label: str, figures: Sequence[str]) -> str:
     """Return the subject with its label and figures: `Stop demo-7? Reminder: idle 6 h, $136/day`,
     and without a label `... Idle 6 h, $136/day`. Where there is no room, the first figures are left
     out, then all figures, then the label."""

@@ -25,7 +25,7 @@ from governor.alerts.templates import (
     first_line_of,
     template_words,
 )
-from governor.approvals.messages.consequence import consequence, with_figures
+from governor.approvals.messages.consequence import consequence, subject_with_figures
 from governor.approvals.messages.sentences import (
     IdleText,
     budget_text,
@@ -120,7 +120,7 @@ def stage_words(
     tools = tools_text(episode)
     values = {
         "kind": kind,
-        "subject": with_figures(silence.subject, label, _subject_figures(episode, idle)),
+        "subject": subject_with_figures(silence.subject, label, _subject_figures(episode, idle)),
         "happens": silence.sentence,
         "cost": bool(price),
         "news": news_text(episode, stage, at),
@@ -337,7 +337,7 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     words = {
         "by": decision.person or decision.by,
         "costs": cost_lines(episode),
-        "subject": with_figures(silence.subject, label, ()),
+        "subject": subject_with_figures(silence.subject, label, ()),
         "happens": silence.sentence,
     }
     return episode_alert(

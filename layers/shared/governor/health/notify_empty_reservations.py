@@ -28,7 +28,7 @@ was sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyEmpty:
+class NotifyEmptyReservations:
     """Notifies owners of reservations that had unused capacity at every check for long enough."""
 
     instances: InstanceReader
