@@ -31,7 +31,7 @@ from governor.fleet.rules.kept import KeptList
 from governor.fleet.store import Fleet
 from governor.money.messages import SEE_ALSO, report_alert
 from governor.money.model.found import FoundWaste
-from governor.money.report_savings import Books, Reader
+from governor.money.report_savings import Books, ReportFilter
 from governor.money.rules.cost import month_end, month_of, parse_month
 from governor.money.rules.jobs import COLUMNS as JOB_COLUMNS
 from governor.money.rules.jobs import JobKind
@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> None:
     now = times.now()
     start = _month(arguments.month or month_of(now), now)
     chosen = "json" if arguments.json else arguments.format
-    reader = Reader(arguments.account, arguments.owner, arguments.project)
-    _refuse_contradictions(arguments, chosen, reader)
+    report_filter = ReportFilter(arguments.account, arguments.owner, arguments.project)
+    _refuse_contradictions(arguments, chosen, report_filter)
     stack = Stack(arguments.stack_name, aws.session())
     with Progress("reading the ledger") as progress:
         policy = _policy(arguments.stack_name, stack)
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
             fleet_store = Fleet(table)
             found = FoundByScans(Scans(table), fleet_store, targets)
             books = Books(Ledger(table), fleet_store, saving_counts_for, found)
-            report = books.report(start, min(now, month_end(start)), now, reader)
+            report = books.report(start, min(now, month_end(start)), now, report_filter)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None
         own = None
@@ -110,15 +110,17 @@ def run(arguments: argparse.Namespace) -> None:
         print(shown_jobs(report, chosen), end="")
         return
     if chosen == "table" and _is_empty(report):
-        print(shown_empty(report, reader, policy.selector, own), end="")
+        print(shown_empty(report, report_filter, policy.selector, own), end="")
         return
-    alert = alert_of(report, stack.hub, reader, now)
+    alert = alert_of(report, stack.hub, report_filter, now)
     print(shown(report, chosen, alert, own), end="")
 
 
-def _refuse_contradictions(arguments: argparse.Namespace, chosen: str, reader: Reader) -> None:
+def _refuse_contradictions(
+    arguments: argparse.Namespace, chosen: str, report_filter: ReportFilter
+) -> None:
     """Refuse options that do not go together. Raises: CommandError."""
-    can_show_own_cost = chosen in ("table", "json") and not any(reader)
+    can_show_own_cost = chosen in ("table", "json") and not any(report_filter)
     if arguments.own_cost and not can_show_own_cost:
         raise CommandError("--own-cost goes with the table or the json of everything")
     lists_wanted = sum((arguments.kept, arguments.ungoverned, arguments.jobs))
@@ -156,11 +158,19 @@ def _is_empty(report: Report) -> bool:
     return not report.lines and not report.costs.total
 
 
-def alert_of(report: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
+def alert_of(report: Report, hub: Target, report_filter: ReportFilter, now: UtcDatetime) -> Alert:
     """Return the message that a reader of this report would get."""
-    whose = Owner(reader.owner or reader.account or UNASSIGNED, reader.project or UNASSIGNED)
+    whose = Owner(
+        report_filter.owner or report_filter.account or UNASSIGNED,
+        report_filter.project or UNASSIGNED,
+    )
     return report_alert(
-        report, f"month-{month_of(report.start)}", hub, now, whose, is_everything=not any(reader)
+        report,
+        f"month-{month_of(report.start)}",
+        hub,
+        now,
+        whose,
+        is_everything=not any(report_filter),
     )
 
 
@@ -185,14 +195,17 @@ def shown(report: Report, chosen: str, alert: Alert, own: own_cost.Measured | No
 
 
 def shown_empty(
-    report: Report, reader: Reader, selector: TagMatch, own: own_cost.Measured | None = None
+    report: Report,
+    report_filter: ReportFilter,
+    selector: TagMatch,
+    own: own_cost.Measured | None = None,
 ) -> str:
     """Return why a report has nothing, and what would fill it; and the own cost of GPU Governor."""
     sentences = [
         f"There is nothing to report for {report.start:%B %Y}: no cost was counted, and no "
         "question ended."
     ]
-    if any(reader):
+    if any(report_filter):
         sentences.append(
             "Without --account, --owner and --project, the report is about all instances."
         )

@@ -876,7 +876,7 @@ BUGS = (
         "an_ended_session_decides_nothing",
         (
             Edit(
-                "web.site:Gate.known",
+                "web.site:SignInGate.known",
                 "stored = self.sign_in_store.session(session.session_id, now)",
                 "stored = self.sign_in_store.session(session.session_id, now.replace(year=2000))",
             ),

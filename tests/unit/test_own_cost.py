@@ -17,7 +17,7 @@ from cli import own_cost as measured
 from cli.own_cost import UNITS, own_cost, usd_of
 from cli.status import Stack
 from governor.core.documents import plain
-from governor.money.report_savings import Reader
+from governor.money.report_savings import ReportFilter
 from governor.money.rules.report import report as report_of
 from tests.builders import TARGET
 from tests.unit.aws.fakes import client_error
@@ -201,7 +201,7 @@ def test_the_report_has_it_on_demand(capsys: pytest.CaptureFixture[str]) -> None
     assert 1 == governor.main(["report", "--own-cost", "--owner", "ada"])
     assert "goes with the table or the json of everything" in capsys.readouterr().err
     empty = report_of((), (), START, END, END, timedelta(days=30))
-    alert = report.alert_of(empty, TARGET, Reader(), END)
+    alert = report.alert_of(empty, TARGET, ReportFilter(), END)
 
     own = read(Metered())
     table, document = (report.shown(empty, chosen, alert, own) for chosen in ("table", "json"))

@@ -23,7 +23,7 @@ from governor.console.views.ungoverned import ungoverned
 from governor.fleet.model import FleetPage
 from governor.fleet.rules.kept import kept_list
 from governor.fleet.store import Fleet
-from governor.money.report_savings import Books, Night, Period, ReportSavings
+from governor.money.report_savings import Books, NightlyResult, Period, ReportSavings
 from governor.money.rules.cost import month_end, month_start, months
 from governor.policy.model.policy import Policy
 from governor.scan.for_reports import FoundByScans
@@ -322,7 +322,7 @@ def alert_sent(world: ConsoleWorld, period: Period) -> Alert:
         counts_for=timedelta(days=POLICY.ledger.saving_counts_days),
         found=use_case.found,
     )
-    use_case._send_reports(books, period, POLICY, NOW, Night())
+    use_case._send_reports(books, period, POLICY, NOW, NightlyResult())
     return announcer.sent[0]
 
 

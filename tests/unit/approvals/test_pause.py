@@ -11,7 +11,7 @@ import pytest
 from governor.alerts.model import AlertKind
 from governor.approvals.model.approval import Stage
 from governor.approvals.model.terms import Grant, Rank, Scope
-from governor.approvals.pause import PauseAll, Presser, SendPauseMessages
+from governor.approvals.pause import PauseAll, PauseRequester, SendPauseMessages
 from governor.core.errors import (
     CloudError,
     ConflictError,
@@ -159,7 +159,7 @@ def test_nobody_is_told_of_a_pause_that_does_not_stand(ends: int) -> None:
     """Another pause stands at the attempt, and its end comes right after: once, or every time."""
     world = World()
     pause_all = PauseAll(world.state, world.clock, world.announcer, TARGET)
-    admin = Presser(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
+    admin = PauseRequester(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
     begin = world.state.begin_pause
     left = [ends]
 
@@ -185,7 +185,7 @@ def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
         "ownership: {contacts: {ml: {emails: [ada@example.com]}}}\nunknown: 1\n"
     )
     pause_all = PauseAll(world.state, world.clock, world.announcer, TARGET)
-    named = Presser(ADA, "ada@example.com", ())
+    named = PauseRequester(ADA, "ada@example.com", ())
     policy = book.base().policy
 
     with pytest.raises(NotAllowed, match=r"does not know who.*governor policy check"):
@@ -196,7 +196,7 @@ def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
     assert world.state.pause() is None
 
 
-ADMIN = Presser(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
+ADMIN = PauseRequester(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
 
 
 class Messages:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.delivery import Again
+from governor.alerts.delivery import RetryRequest
 from governor.alerts.model import EVERYWHERE, Alert, AlertKind, Severity, sealed_text
 from governor.aws.clients import Clients
 from governor.aws.cloudwatch import CloudWatchAlarms
@@ -188,7 +188,7 @@ def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(
     SqsDeadLetters(aws, url).dead_letter(given_up, why)
 
     (kept,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    assert Again(given_up) == parse_queued(kept["Body"])
+    assert RetryRequest(given_up) == parse_queued(kept["Body"])
     said = kept["MessageAttributes"]["ErrorMessage"]["StringValue"]
     assert (why[:5], True) == (said[:5], said.isprintable() and len(said) <= 1000)
 

@@ -14,7 +14,7 @@ from governor.approvals.open_console import OpenConsole
 from governor.approvals.rules.links import LinkSigner
 from governor.approvals.store.sessions import SignIns
 from governor.console.app import Console, Request
-from governor.console.session import Doors
+from governor.console.session import ConsoleSessions
 from governor.table.table import Table
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions
 from tests.twins.table import MemoryTable
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Entrance:
-    """Doors, and visitors who come through them."""
+    """ConsoleSessions, and visitors who come through them."""
 
     def __init__(self, table: Table | None = None, *, issuer: str = "https://issuer") -> None:
         self.clock = Clock()
@@ -40,7 +40,7 @@ class Entrance:
         self.stored = SignIns(self.table)
         self.cookies = Sessions(LinkSigner(lambda: KEYS, None), ("scope",))
         enter = OpenConsole(self.stored, self.clock, issuer)
-        self.doors = Doors(self.cookies, enter)
+        self.doors = ConsoleSessions(self.cookies, enter)
 
     def session(
         self, identity: str = "oidc:1", email: str | None = None, **more: Any

@@ -245,7 +245,7 @@ def test_a_stop_of_an_earlier_month_that_ended_since_the_sweep_is_seen_at_once(
     running = {row.instance_id: (row.verdict, row.launched_at) for row, _ in world.asked().running}
     expected = ("too-young", at) if why is Ending.STARTED else None
     assert expected == running.get(ROW.instance_id)
-    terminated = [row.instance_id for row, _ in world.asked().present.terminated_lately]
+    terminated = [row.instance_id for row, _ in world.asked().current_fleet.terminated_lately]
     assert ([] if why is Ending.STARTED else [ROW.instance_id]) == terminated
 
 

@@ -20,7 +20,7 @@ from governor.approvals.decide import Decide
 from governor.approvals.pause import PauseAll
 from governor.approvals.rules.answers import hold_hash
 from governor.console.app import Console, Post
-from governor.console.session import Doors, caller_of
+from governor.console.session import ConsoleSessions, caller_of
 from governor.console.views.freezes import PATH
 from governor.core.instance import Target
 from governor.episode.model.episode import Failing
@@ -90,7 +90,7 @@ class Site(NamedTuple):
 
     console: Console
     cookies: dict[str, str]
-    doors: Doors
+    doors: ConsoleSessions
 
     def ask(self, address: str, **more: Any) -> dict[str, Any]:
         return entrance.ask(self.console, address, cookies=self.cookies, **more)

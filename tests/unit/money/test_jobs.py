@@ -21,7 +21,7 @@ from governor.core.documents import csv_text, plain
 from governor.fleet.model import OTHER_JOBS, DayCosts, JobKey, Share
 from governor.fleet.store import MOST_JOBS, Fleet, replace_day_write
 from governor.money.messages import report_alert
-from governor.money.report_savings import Books, Reader
+from governor.money.report_savings import Books, ReportFilter
 from governor.money.rules.jobs import (
     COLUMNS,
     CountedCost,
@@ -267,7 +267,7 @@ def test_from_the_sweep_to_the_report() -> None:
     assert early == Fleet(table).days("2026-11")[0]
 
     books = books_of(table)
-    whole = books.report(MONTH, NOW, NOW, Reader())
+    whole = books.report(MONTH, NOW, NOW, ReportFilter())
 
     assert {
         ("vision", "finetune"): ("4.03", "2.01"),
@@ -278,7 +278,7 @@ def test_from_the_sweep_to_the_report() -> None:
     assert in_cents(whole.costs.total) == sum(one.usd for one in whole.projects)
     assert "$7.00 of it is from days before jobs were counted" in shown_jobs(whole, "csv")
     assert "(no job named)" in shown_jobs(whole, "table")
-    only = books.report(MONTH, NOW, NOW, Reader(project=UNASSIGNED))
+    only = books.report(MONTH, NOW, NOW, ReportFilter(project=UNASSIGNED))
     assert {(UNASSIGNED, "nightly"): ("2.01", "0.00")} == by_job(only.projects)
 
 
@@ -298,7 +298,7 @@ def test_the_day_of_the_update_says_what_it_counted_before_jobs() -> None:
     }
     state._table.transact(replace_day_write(early.plus(added)))
 
-    [vision] = books_of(state._table).report(MONTH, NOW, NOW, Reader()).projects
+    [vision] = books_of(state._table).report(MONTH, NOW, NOW, ReportFilter()).projects
 
     assert [Decimal(5), Decimal(9)] == [job.usd for job in vision.jobs]
     assert "$7.00 of it is from days before jobs were counted" in vision.jobs[-1].note
@@ -327,7 +327,7 @@ def test_more_jobs_than_a_day_names_are_summed_up_in_the_report() -> None:
     day = DayCosts(date(2026, 11, 3), TARGET.account, TARGET.region).plus(shares)
     state._table.transact(replace_day_write(day))
 
-    whole = books_of(state._table).report(MONTH, NOW, NOW, Reader())
+    whole = books_of(state._table).report(MONTH, NOW, NOW, ReportFilter())
 
     [vision] = whole.projects
     others = vision.jobs[-1]

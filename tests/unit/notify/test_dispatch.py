@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.delivery import NOWHERE, Again, Delivery, Queued
+from governor.alerts.delivery import NOWHERE, Delivery, QueuedMessage, RetryRequest
 from governor.alerts.model import (
     SEAL,
     Alert,
@@ -321,7 +321,7 @@ def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() 
     waiting[0] = replace(waiting[0], body=json.dumps(alert_document(day_old)))
     fleet.worker(waiting)
     bodies, fleet.queue.put = fleet.queue.put[:1], []
-    flush = Queued("f0", "rf0", bodies[0][0], 1, sent_at=NOW - timedelta(days=2))
+    flush = QueuedMessage("f0", "rf0", bodies[0][0], 1, sent_at=NOW - timedelta(days=2))
 
     assert ["f0"] == fleet.worker([flush])
     assert Dispatched(3, 1, left=2, retry_after_seconds=70) == fleet.seen[-1]
@@ -929,10 +929,12 @@ def worker(post: Post, queue: FakeQueue, seen: list[Dispatched]) -> Worker:
     )
 
 
-def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = None) -> Queued:
+def queued(
+    post: Post, number: int = 1, receives: int = 1, body: str | None = None
+) -> QueuedMessage:
     """A message as the queue hands it out."""
     text = json.dumps(alert_document(post.alert())) if body is None else body
-    return Queued(f"m{number}", f"r{number}", text, receives)
+    return QueuedMessage(f"m{number}", f"r{number}", text, receives)
 
 
 def test_an_alert_survives_the_queue() -> None:
@@ -1150,7 +1152,7 @@ def test_an_alert_that_was_given_up_survives_the_queue() -> None:
     alarm = parse_queued(ALARM % "ALARM")
     for alert in (alarm, Post().alert()):
         assert isinstance(alert, Alert)
-        assert Again(alert) == parse_queued(json.dumps({"again": alert_document(alert)}))
+        assert RetryRequest(alert) == parse_queued(json.dumps({"again": alert_document(alert)}))
 
 
 @pytest.mark.parametrize(
@@ -1329,7 +1331,7 @@ class Fleet:
             lambda done, _: self.seen.append(done),
         )
 
-    def alerts(self, stage: Stage = Stage.ASK) -> list[Queued]:
+    def alerts(self, stage: Stage = Stage.ASK) -> list[QueuedMessage]:
         """The stage's message of each, as the queue hands them out."""
         found = []
         for number, ref in enumerate(self.refs):
@@ -1340,14 +1342,14 @@ class Fleet:
                 episode.approval_id, "token", stage.value, NOW + timedelta(hours=1)
             )
             body = json.dumps(alert_document(sealed(stage_alert(episode, stage, NOW, link))))
-            found.append(Queued(f"m{number}", f"r{number}", body, 1))
+            found.append(QueuedMessage(f"m{number}", f"r{number}", body, 1))
         return found
 
     def flush(self) -> list[str]:
         """Return what was put for later, handed out; the ids of what is left."""
         bodies, self.queue.put = self.queue.put, []
         return self.worker(
-            [Queued(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)]
+            [QueuedMessage(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)]
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from governor.alerts.delivery import Queued
+from governor.alerts.delivery import QueuedMessage
 from governor.alerts.model import Alert, alert_document
 from governor.approvals.messages.ends import LEFT_IN_SHORT, outcome_alert
 from governor.approvals.messages.failures import cause_of
@@ -55,13 +55,15 @@ class Failing(Fleet):
             assert episode is not None
             self.world.state.put(replace(episode, owner=owner))
 
-    def failure(self, ref: EpisodeRef, reason: str = DENIED) -> Queued:
+    def failure(self, ref: EpisodeRef, reason: str = DENIED) -> QueuedMessage:
         """The end of one workflow, as the queue hands it out."""
         why = reason.format(ref.instance_id, f"00000000-0000-4000-8000-{ref.number:012d}")
         self.world.state.close_episode(ref, Outcome.FAILED, why, NOW, quiet_until=None)
         episode, now = self.world.state.episode(ref), self.world.clock.moment
         alert = sealed(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
-        return Queued(ref.instance_id, f"r-{ref.instance_id}", json.dumps(alert_document(alert)), 1)
+        return QueuedMessage(
+            ref.instance_id, f"r-{ref.instance_id}", json.dumps(alert_document(alert)), 1
+        )
 
     def got(self, target: str) -> list[str]:
         """Every message to somebody, whole."""
@@ -219,7 +221,7 @@ def test_what_a_channel_does_not_take_is_sent_before_the_hour_is_over() -> None:
     busy = FakeChannel("email", [DeliveryRetryable("429")])
     fleet.office.channels["email", "finops@example.com"] = busy
     fleet.worker([fleet.failure(ref) for ref in fleet.refs])
-    flush = Queued("f", "rf", fleet.queue.put[0][0], 1)
+    flush = QueuedMessage("f", "rf", fleet.queue.put[0][0], 1)
     assert ["f"] == fleet.worker([flush])
     assert [] == fleet.worker([flush])
 
@@ -249,7 +251,9 @@ def test_failures_before_anything_was_recorded_come_together_too() -> None:
     for number, ref in enumerate(fleet.refs):
         fleet.world.state.forget("EPISODE")
         alert = sealed(outcome_alert(ref, None, Outcome.FAILED, "Throttled: EC2", NOW, None))
-        found.append(Queued(f"m{number}", f"r{number}", json.dumps(alert_document(alert)), 1))
+        found.append(
+            QueuedMessage(f"m{number}", f"r{number}", json.dumps(alert_document(alert)), 1)
+        )
     assert [] == fleet.worker(found)
     assert [] == fleet.flush()
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from governor.alerts.delivery import Queued
+from governor.alerts.delivery import QueuedMessage
 from governor.alerts.model import alert_document
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import Unavailable
@@ -69,7 +69,7 @@ class Paged(Failing):
         alerts, self.world.announcer.sent[:] = list(self.world.announcer.sent), []
         bodies = [json.dumps(alert_document(sealed(alert))) for alert in alerts]
         assert [] == self.worker(
-            [Queued(f"m{n}", f"r{n}", body, 1) for n, body in enumerate(bodies)]
+            [QueuedMessage(f"m{n}", f"r{n}", body, 1) for n, body in enumerate(bodies)]
         )
         assert [] == self.flush()
 

@@ -20,7 +20,7 @@ from governor.policy.model.acting import Action
 from governor.policy.model.contacts import Contact, Ownership
 from governor.web.responses import Response
 from governor.web.sessions import SESSION_COOKIE, SESSION_LASTS, Session, Sessions
-from governor.web.site import Gate, Request
+from governor.web.site import Request, SignInGate
 from tests.builders import NOW, form_token
 from tests.unit.web.test_site import ALICE, BOTH, ID, LATER, SIGNER, DigestWorld, World
 
@@ -48,7 +48,9 @@ class Gated:
         self.world = world or World()
         self.read = 0
         self.stored = SignIns(self.world.state.memory)
-        self.world.site = replace(self.world.site, gate=Gate(SESSIONS, self.directory, self.stored))
+        self.world.site = replace(
+            self.world.site, gate=SignInGate(SESSIONS, self.directory, self.stored)
+        )
         self.cookies: dict[str, str] = {}
         self.session_id = ""
         if who is not None:
@@ -240,7 +242,7 @@ def test_a_session_that_is_over_decides_nothing() -> None:
     altered = Gated(BOB)
     altered.cookies = {SESSION_COOKIE: altered.cookies[SESSION_COOKIE][:-1] + "!"}
     foreign = Gated(BOB)
-    gate = Gate(
+    gate = SignInGate(
         replace(SESSIONS, scope=("https://other.example.com",)), foreign.directory, foreign.stored
     )
     foreign.world.site = replace(foreign.world.site, gate=gate)

@@ -76,7 +76,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedMessage:
     """One message of the queue. `receives` is how often it was received, including this time."""
 
     message_id: str
@@ -86,13 +86,13 @@ class Queued:
     sent_at: UtcDatetime | None = None
 
 
-class Again(NamedTuple):
+class RetryRequest(NamedTuple):
     """A request to try an alert again that was given up: an operator has put it into the queue."""
 
     alert: Alert
 
 
-class Flush(NamedTuple):
+class FlushRequest(NamedTuple):
     """A request to send the messages of a group that wait in the outbox."""
 
     group: str

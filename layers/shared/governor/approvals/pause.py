@@ -53,7 +53,7 @@ _GONE = (
 )
 
 
-class Presser(NamedTuple):
+class PauseRequester(NamedTuple):
     """Somebody who wants to pause, or to end a pause, and whom their sign-in or AWS has proven."""
 
     by: str
@@ -71,20 +71,20 @@ class PauseAll:
     announcer: Announcer
     hub: Target
 
-    def begin(self, presser: Presser, reason: str | None, policy: Policy) -> Pause:
+    def begin(self, requester: PauseRequester, reason: str | None, policy: Policy) -> Pause:
         """Pause everything, notify people, and return the pause that stands now, which somebody
         else may have begun before.
 
         Raises: NotAllowed; InputError for a reason that is too long or has control characters;
         DecisionRefused if others kept pausing and ending their pauses; CloudError.
         """
-        if not may_pause(presser.grants, presser.person, policy):
+        if not may_pause(requester.grants, requester.person, policy):
             raise NotAllowed(_WHO_MAY_PAUSE)
         checked = checked_reason(reason)
         for _ in range(_ATTEMPTS):
-            pause = Pause(self.clock.now(), presser.by, checked)
+            pause = Pause(self.clock.now(), requester.by, checked)
             if self.pause_store.begin_pause(pause):
-                self._announce(PauseMessage(PauseEvent.BEGUN, pause, presser.by, pause.at))
+                self._announce(PauseMessage(PauseEvent.BEGUN, pause, requester.by, pause.at))
                 return pause
             standing = self.pause_store.pause()
             if standing is not None:
@@ -92,7 +92,12 @@ class PauseAll:
         raise DecisionRefused(_NOT_BEGUN)
 
     def end(
-        self, presser: Presser, since: UtcDatetime, policy: Policy, *, policy_is_whole: bool
+        self,
+        requester: PauseRequester,
+        since: UtcDatetime,
+        policy: Policy,
+        *,
+        policy_is_whole: bool,
     ) -> Pause:
         """End the pause that began at `since`, notify people, and return that pause.
 
@@ -101,7 +106,7 @@ class PauseAll:
         CloudError.
         """
         if not may_end_pause(
-            presser.grants, presser.person, policy, policy_is_whole=policy_is_whole
+            requester.grants, requester.person, policy, policy_is_whole=policy_is_whole
         ):
             raise NotAllowed(_WHO_MAY_END if policy_is_whole else _POLICY_REFUSED)
         pause = self.pause_store.pause()
@@ -109,10 +114,10 @@ class PauseAll:
             raise DecisionRefused(_GONE)
         now = self.clock.now()
         try:
-            self.pause_store.end_pause(pause, presser.by, now)
+            self.pause_store.end_pause(pause, requester.by, now)
         except ConflictError:
             raise DecisionRefused(_GONE) from None
-        self._announce(PauseMessage(PauseEvent.ENDED, pause, presser.by, now))
+        self._announce(PauseMessage(PauseEvent.ENDED, pause, requester.by, now))
         return pause
 
     def _announce(self, message: PauseMessage) -> None:

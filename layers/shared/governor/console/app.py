@@ -20,7 +20,7 @@ from aws_lambda_powertools.event_handler import Response as Routed
 from governor.console import formats
 from governor.console.page import Caller, Page, Reader, ViewRequest
 from governor.console.parts import document_part
-from governor.console.session import Doors, caller_of
+from governor.console.session import ConsoleSessions, caller_of
 from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
 from governor.core.units import people, sentence
@@ -87,19 +87,19 @@ class Console:
     def __init__(
         self,
         reader: Callable[[], Reader],
-        doors: Doors,
+        sessions: ConsoleSessions,
         views: Mapping[str, View],
         posts: Mapping[str, Post] = MappingProxyType({}),
     ) -> None:
         """Register the routes of all pages and forms.
 
-        `reader` reads the policy in force and makes the stores of one request; `doors` let people
-        in and out. `views` are the pages, and `posts` what their forms do, both by route; they get
-        path parameters as fields of the query.
+        `reader` reads the policy in force and makes the stores of one request; `sessions` lets
+        people in and out. `views` are the pages, and `posts` what their forms do, both by route;
+        they get path parameters as fields of the query.
         """
         self._reader = reader
-        self._doors = doors
-        self._now = doors.console.clock.now
+        self._sessions = sessions
+        self._now = sessions.console.clock.now
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
         self._routes.not_found(lambda _: self._routed(_missing))
@@ -182,7 +182,7 @@ class Console:
         DecisionRefused of the `answer` become pages. Raises: ConfigurationError if our key cannot
         be used; CloudError."""
         now = self._now()
-        known = self._doors.known(request.cookies, now)
+        known = self._sessions.known(request.cookies, now)
         if known is None:
             return self._not_signed_in(request)
         reader = self._reader()
@@ -231,36 +231,36 @@ class Console:
         if request.wants_json:
             document = document_part(page, part)
             return formats.as_json(200, {"is_incomplete": view_request.is_incomplete, **document})
-        return framed(page, view_request, request.path, self._doors.token)
+        return framed(page, view_request, request.path, self._sessions.token)
 
     def _carry_out_form(self, post: Post, request: Request, view_request: ViewRequest) -> Response:
         """Check that the form belongs to this page and session, then carry it out. Return what
         follows: a redirect to the path that `post` returns, its response, or its page in the frame.
         Raises: NotAllowed for a form of another session; ConfigurationError if our key cannot be
         used; CloudError; what the form raises."""
-        self._doors.check_form(request.path, view_request.caller, request.form.get("csrf", ""))
+        self._sessions.check_form(request.path, view_request.caller, request.form.get("csrf", ""))
         outcome = post(view_request)
         if isinstance(outcome, str):
             return redirect(outcome)
         if isinstance(outcome, Response):
             return outcome
-        return framed(outcome, view_request, request.path, self._doors.token)
+        return framed(outcome, view_request, request.path, self._sessions.token)
 
     def _sign_out(self, view_request: ViewRequest) -> Response:
         """End the caller's stored session; return the page that says so. Raises: CloudError."""
-        return self._doors.leave(view_request.caller.session_id, view_request.now)
+        return self._sessions.leave(view_request.caller.session_id, view_request.now)
 
     def _take_code(self, request: Request, _: Mapping[str, str]) -> Response:
         """Return the answer to the form with a code of `governor open`: a page that says whose
         session the code opens or, if the form confirms that page, the cookie of the session; 403 if
         the code opens nothing. Raises: ConfigurationError if our key cannot be used; CloudError."""
-        return self._doors.take_code(request.form, request.cookies, self._now())
+        return self._sessions.take_code(request.form, request.cookies, self._now())
 
     def _not_signed_in(self, request: Request) -> Response:
         """Return the answer for a caller without a session: a redirect to the sign-in, or 401 for a
         form, for JSON and CSV, and where no issuer is set up."""
         lost = _not_recorded(request) if request.method == "POST" else ""
-        if not self._doors.has_issuer:
+        if not self._sessions.has_issuer:
             how = "Run `governor open`: it prints the address."
             return failed(request, 401, "Not signed in", f"{lost}{how}")
         wants_document = request.wants_json or request.wants_csv
@@ -275,7 +275,7 @@ class Console:
     def _sign_in(self, path: str, *, is_fresh: bool = False) -> str:
         """Return the address that signs the person in and brings them back to `path`, with
         `is_fresh` even if they are signed in; empty if no issuer is set up."""
-        if not self._doors.has_issuer:
+        if not self._sessions.has_issuer:
             return ""
         address = f"/sign-in?return={quote(path, safe='')}"
         if is_fresh:

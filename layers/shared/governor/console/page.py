@@ -19,7 +19,7 @@ from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.approvals.rules.terms import rank_for
 from governor.approvals.show_approval import ShowApproval
 from governor.approvals.store.approvals import Approvals
-from governor.console.present import Present, Row
+from governor.console.current_fleet import CurrentFleet, Row
 from governor.core.documents import csv_text
 from governor.core.errors import SignInTooOld
 from governor.core.instance import Target
@@ -262,10 +262,10 @@ class ViewRequest:
         return [(row, page) for row, page in self._rows if row.verdict == UNGOVERNED]
 
     @cached_property
-    def present(self) -> Present:
+    def current_fleet(self) -> CurrentFleet:
         """Return which instances run, are stopped and are terminated now, of what the caller may
         see: by the last sweeps, and by the ledger since. Raises: CloudError."""
-        return Present(
+        return CurrentFleet(
             self.reader.ledger_store,
             self.reader.approval_store,
             self.scope,
@@ -279,13 +279,13 @@ class ViewRequest:
     def running(self) -> list[Row]:
         """Return the governed instances that run now, of what the caller may see. Raises:
         CloudError."""
-        return self.present.running
+        return self.current_fleet.running
 
     @property
     def stopped(self) -> list[Row]:
         """Return the instances that GPU Governor stopped and nobody has started since, of what the
         caller may see; empty if there are none. Raises: CloudError."""
-        return self.present.stopped
+        return self.current_fleet.stopped
 
     @cached_property
     def open_questions(self) -> list[Row]:

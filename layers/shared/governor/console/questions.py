@@ -18,8 +18,8 @@ from governor.approvals.model.approval import Answer, Decision
 from governor.approvals.model.terms import Rank, Role
 from governor.approvals.rules.terms import may
 from governor.approvals.show_approval import ApprovalView
+from governor.console.current_fleet import Row
 from governor.console.page import Caller, Page, Table, ViewRequest
-from governor.console.present import Row
 from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.units import UtcDatetime, in_parts, iso

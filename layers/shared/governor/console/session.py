@@ -20,7 +20,14 @@ from governor.core.errors import LinkForged, NotAllowed
 from governor.core.units import UtcDatetime
 from governor.policy.model.policy import Policy
 from governor.web.responses import Response, redirect
-from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
+from governor.web.sessions import (
+    SESSION_COOKIE,
+    LiveSession,
+    Session,
+    Sessions,
+    clear_cookie,
+    set_cookie,
+)
 
 _CODE_COOKIE = "__Host-governor-code"
 """Cookie with the hash of a code. It is set when the browser is shown whose session the code opens.
@@ -28,7 +35,7 @@ A form on another site does not send it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class ConsoleSessions:
     """Signs people in by a code of `governor open`, knows them by their cookie, and signs them out.
     `console` refuses all codes if people sign in with an issuer."""
 
@@ -40,7 +47,7 @@ class Doors:
         """Return whether people sign in with an OpenID Connect issuer, and not by codes."""
         return bool(self.console.issuer)
 
-    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
+    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> LiveSession | None:
         """Return the session that the cookie names, as it is stored; `None` if there is no valid
         cookie, or the session has ended. Raises: ConfigurationError if our key cannot be used;
         CloudError."""
@@ -50,7 +57,7 @@ class Doors:
         stored = self.console.sign_in_store.session(session.session_id, now)
         if stored is None:
             return None
-        return Known(session.session_id, stored)
+        return LiveSession(session.session_id, stored)
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
         """End the stored session; return the page that says so and clears the cookie. Raises:
@@ -123,7 +130,7 @@ def _form_binding(page: str, caller: Caller) -> tuple[str, ...]:
     return f"console:{page}", caller.by, ends_at, caller.session_id
 
 
-def caller_of(policy: Policy, known: Known) -> Caller:
+def caller_of(policy: Policy, known: LiveSession) -> Caller:
     """Return the person of a session, with the permissions that the policy grants them now. A
     group or contact that the policy has dropped no longer counts; without any, `grants` is
     empty."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from governor.alerts.delivery import Queued
+from governor.alerts.delivery import QueuedMessage
 from governor.approvals.rotate_keys import RotationStep
 from governor.core.errors import InputError
 from governor.core.parsing import AccountId, Event, InstanceId, Moment, Region, parse
@@ -306,10 +306,10 @@ class _QueuedMessage(Event):
         lt=_YEAR_3000_MILLISECONDS,
     )
 
-    def to_queued(self) -> Queued:
-        """Return the message as `Queued`."""
+    def to_queued(self) -> QueuedMessage:
+        """Return the message as `QueuedMessage`."""
         sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
-        return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
+        return QueuedMessage(self.message_id, self.receipt, self.body, self.receives, sent_at)
 
 
 class QueueBatch(Event):

@@ -75,7 +75,7 @@ class Period(NamedTuple):
         return self.name.startswith(_WEEK)
 
 
-class Whose(NamedTuple):
+class CostAllocation(NamedTuple):
     """The account, owner and project that an amount is counted for."""
 
     account: str
@@ -83,7 +83,7 @@ class Whose(NamedTuple):
     project: str
 
 
-class Reader(NamedTuple):
+class ReportFilter(NamedTuple):
     """The amounts that a report counts: those of this account, owner and project. An empty name
     stands for all."""
 
@@ -91,17 +91,17 @@ class Reader(NamedTuple):
     owner: str = ""
     project: str = ""
 
-    def sees(self, whose: Whose) -> bool:
+    def sees(self, allocation: CostAllocation) -> bool:
         """Return whether the report counts amounts of this account, owner and project."""
-        return all(wanted in ("", actual) for wanted, actual in zip(self, whose, strict=True))
+        return all(wanted in ("", actual) for wanted, actual in zip(self, allocation, strict=True))
 
     def sees_resource(self, account: str, project: str, owner: str) -> bool:
         """Return whether the report counts a resource of this account, project and owner."""
-        return self.sees(Whose(account, owner, project))
+        return self.sees(CostAllocation(account, owner, project))
 
 
 @dataclass(slots=True)
-class Night:
+class NightlyResult:
     """Result of one run: names of copied months and sent reports. `problems` are texts about failed
     steps, and about months whose totals have changed."""
 
@@ -132,12 +132,12 @@ class ReportSavings:
     hub: Target
     found: Found
 
-    def __call__(self) -> Night:
+    def __call__(self) -> NightlyResult:
         """Close the books of this month, and of the last one while its bill may still change, and
         send the reports that are due. Return what was done; a GovernorError of a step becomes a
         problem of the result."""
         now = self.clock.now()
-        night = Night()
+        result = NightlyResult()
         policy = self.policies.base().policy
         books = Books(
             self.ledger_store,
@@ -148,18 +148,18 @@ class ReportSavings:
         last_month = month_start(month_start(now) - DAY)
         for month in months(last_month, now):
             if is_provisional(month, now):
-                close = partial(self._close, books, month, now, night)
-                night.attempt(f"the books of {month}", close)
+                close = partial(self._close, books, month, now, result)
+                result.attempt(f"the books of {month}", close)
         for period in _due(policy, now):
-            send = partial(self._send_reports, books, period, policy, now, night)
-            night.attempt(f"reports of {period.name}", send)
-        return night
+            send = partial(self._send_reports, books, period, policy, now, result)
+            result.attempt(f"reports of {period.name}", send)
+        return result
 
-    def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
+    def _close(self, books: Books, month: str, now: UtcDatetime, result: NightlyResult) -> None:
         """Compare a month (`yyyy-mm`) with its last statement, store a new statement, and store
         copies of the month as CSV for other tools: its savings, and its costs by job.
 
-        Totals that have changed since the last statement become a problem of the night. Raises:
+        Totals that have changed since the last statement become a problem of the result. Raises:
         CloudError.
         """
         start = parse_month(month)
@@ -167,43 +167,43 @@ class ReportSavings:
         if statement is not None:
             problem = _difference(books, statement, now)
             if problem is not None:
-                night.problems.append(problem)
+                result.problems.append(problem)
         entries = books.entries(start - books.counts_for, now)
         self.ledger_store.keep_statement(
             statement_of(entries, month, now - _LEFT_OUT, books.counts_for)
         )
-        savings = books.report(start, min(now, month_end(start)), now, Reader())
+        savings = books.report(start, min(now, month_end(start)), now, ReportFilter())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
         self.reports.keep(f"jobs/month={month}/jobs.csv", csv_text(JOB_COLUMNS, savings.job_rows))
         if now < month_end(start):
             ungoverned = savings.ungoverned
             copy = csv_text(ungoverned.columns, ungoverned.rows)
             self.reports.keep(f"ungoverned/month={month}/ungoverned.csv", copy)
-        night.copied.append(month)
+        result.copied.append(month)
 
     def _send_reports(
-        self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
+        self, books: Books, period: Period, policy: Policy, now: UtcDatetime, result: NightlyResult
     ) -> None:
         """Send the report of a period, once, to each reader who has savings or costs in it; that of
         a project without an owner to the project's owner in the policy, or the default one. Add
-        each report that this call has sent to the night. Raises: CloudError."""
+        each report that this call has sent to the result. Raises: CloudError."""
         ownership = policy.ownership
-        for reader in _readers(books, period, ownership, now):
-            savings = books.report(period.start, period.end, now, reader)
+        for report_filter in _report_filters(books, period, ownership, now):
+            savings = books.report(period.start, period.end, now, report_filter)
             has_waste = savings.ungoverned.wasted > 0 and not period.is_week
             if not savings.lines and not savings.costs.total and not has_waste:
                 continue
-            owner_name = reader.owner or ownership.project_owners.get(
-                reader.project, ownership.default_owner
+            owner_name = report_filter.owner or ownership.project_owners.get(
+                report_filter.project, ownership.default_owner
             )
-            owner = owner_named(owner_name, reader.project or UNASSIGNED, ownership)
-            is_everything = reader == Reader()
+            owner = owner_named(owner_name, report_filter.project or UNASSIGNED, ownership)
+            is_everything = report_filter == ReportFilter()
             alert = report_alert(
                 savings, period.name, self.hub, now, owner, is_everything=is_everything
             )
             send = partial(self.announcer.announce, alert)
             if self.once(alert.dedup_id, send, keep=_TOLD_FOR):
-                night.reported.append(alert.dedup_id)
+                result.reported.append(alert.dedup_id)
 
 
 @dataclass(slots=True)
@@ -230,7 +230,9 @@ class Books:
             entries += self._entries[month]
         return entries
 
-    def counted(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, CountedCost]]:
+    def counted(
+        self, start: UtcDatetime, end: UtcDatetime
+    ) -> Iterator[tuple[CostAllocation, CountedCost]]:
         """Yield the costs of the days (UTC) from `start` to before `end`, one amount for each day,
         account, owner, project and job. Raises: CloudError."""
         first_day = start.date()
@@ -243,65 +245,68 @@ class Books:
                 if costs.day < first_day or costs.day > last_day:
                     continue
                 for key, cost in counted_costs(costs):
-                    yield Whose(costs.account, key.owner, key.project), cost
+                    yield CostAllocation(costs.account, key.owner, key.project), cost
 
-    def kept(self, now: UtcDatetime, reader: Reader) -> KeptList:
-        """Return what stays because of something now, of what `reader` sees. Raises: CloudError."""
+    def kept(self, now: UtcDatetime, report_filter: ReportFilter) -> KeptList:
+        """Return the instances that are left alone now, of those that `report_filter` sees. Raises:
+        CloudError."""
         if self._pages is None:
             self._pages = self.fleet_store.pages()
 
         def is_seen(row: FleetRow) -> bool:
-            return reader.sees(Whose(row.account, row.owner, row.project))
+            return report_filter.sees(CostAllocation(row.account, row.owner, row.project))
 
         return kept_list(self._pages, now, is_seen)
 
     def report(
-        self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
+        self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, report_filter: ReportFilter
     ) -> Report:
         """Return the report of the time from `start` to before `end`, with only the amounts that
-        `reader` sees. Raises: CloudError."""
+        `report_filter` sees. Raises: CloudError."""
         entries: list[LedgerEntry] = []
         for entry in self.entries(start - self.counts_for, end):
-            if reader.sees(_whose(entry)):
+            if report_filter.sees(_allocation(entry)):
                 entries.append(entry)
-        counted = [cost for whose, cost in self.counted(start, end) if reader.sees(whose)]
-        kept = self.kept(now, reader)
-        ungoverned = self.found(now, reader.sees_resource)
+        counted = [
+            cost for allocation, cost in self.counted(start, end) if report_filter.sees(allocation)
+        ]
+        kept = self.kept(now, report_filter)
+        ungoverned = self.found(now, report_filter.sees_resource)
         return report(entries, counted, start, end, now, self.counts_for, kept, ungoverned)
 
 
-def _whose(entry: LedgerEntry) -> Whose:
+def _allocation(entry: LedgerEntry) -> CostAllocation:
     """Return the account, owner and project for which an entry is counted."""
-    return Whose(entry.episode.account, entry.owner, entry.project)
+    return CostAllocation(entry.episode.account, entry.owner, entry.project)
 
 
-def _readers(
+def _report_filters(
     books: Books, period: Period, ownership: Ownership, now: UtcDatetime
-) -> Iterator[Reader]:
-    """Yield a reader for each report of a period: one for everything; then one for each owner who
+) -> Iterator[ReportFilter]:
+    """Yield a filter for each report of a period: one for everything; then one for each owner who
     is a contact of the policy, and one for each project that has an owner in the policy, each
     sorted by name.
 
     Owners and projects without an entry that may count in the period, without costs in it, and in a
     report of a month without waste that is not governed, are left out. Raises: CloudError.
     """
-    yield Reader()
+    yield ReportFilter()
     owners: set[str] = set()
     projects: set[str] = set()
     for entry in books.entries(period.start - books.counts_for, period.end):
         owners.add(entry.owner)
         projects.add(entry.project)
-    for whose, _ in books.counted(period.start, period.end):
-        owners.add(whose.owner)
-        projects.add(whose.project)
+    for allocation, _ in books.counted(period.start, period.end):
+        owners.add(allocation.owner)
+        projects.add(allocation.project)
     if not period.is_week:
-        for owner, project in books.found(now, Reader().sees_resource).wasteful:
+        for owner, project in books.found(now, ReportFilter().sees_resource).wasteful:
             owners.add(owner)
             projects.add(project)
     for owner in sorted(owners & ownership.contacts.keys()):
-        yield Reader(owner=owner)
+        yield ReportFilter(owner=owner)
     for project in sorted(projects & ownership.project_owners.keys()):
-        yield Reader(project=project)
+        yield ReportFilter(project=project)
 
 
 def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:

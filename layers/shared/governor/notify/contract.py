@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from governor.alerts.delivery import Again, Flush
+from governor.alerts.delivery import FlushRequest, RetryRequest
 from governor.alerts.model import Alert, AlertKind, Severity
 from governor.core.parsing import Event, Moment, Payload, parse
 from governor.events.contract import queued_event
@@ -71,19 +71,20 @@ class _AlarmDocument(Event):
         )
 
 
-def parse_queued(body: str) -> Alert | Flush | Again:
+def parse_queued(body: str) -> Alert | FlushRequest | RetryRequest:
     """Return what the body of a queued message holds: an alert, whose truth is not proved yet; a
-    `Flush`, which asks to send a waiting group; or an `Again`, an alert that a person put back. An
-    alarm counts as an alert in both forms in which CloudWatch sends it: by SNS, and by EventBridge.
+    `FlushRequest`, which asks to send a waiting group; or a `RetryRequest`, an alert that a person
+    put back. An alarm counts as an alert in both forms in which CloudWatch sends it: by SNS, and by
+    EventBridge.
 
     Raises: InputError, with the fields that do not fit.
     """
     document = queued_event(body)
     match document:
         case {"flush": str(group), **rest} if not rest and re.fullmatch("[0-9a-f]{32}", group):
-            return Flush(group)
+            return FlushRequest(group)
         case {"again": alert, **rest} if not rest:
-            return Again(parse(_AlertDocument, alert).alert())
+            return RetryRequest(parse(_AlertDocument, alert).alert())
         # The governor's own documents bear a version.
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()

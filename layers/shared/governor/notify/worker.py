@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from governor.alerts.delivery import Again, Flush, Queued
+from governor.alerts.delivery import FlushRequest, QueuedMessage, RetryRequest
 from governor.alerts.model import FOR_MACHINES, QUESTIONS, Alert, AlertKind
 from governor.alerts.store import Deliveries
 from governor.core.errors import GovernorError, InputError, Throttled, Unavailable
@@ -73,12 +73,12 @@ class Worker:
     queue: Queue
     refuse: Callable[[str, str], None]
     """Puts a refused body, with the reason, where a person sees it. Raises: CloudError."""
-    parse: Callable[[str], Alert | Flush | Again]
+    parse: Callable[[str], Alert | FlushRequest | RetryRequest]
     count_result: Callable[[Dispatched, float], None]
     """Counts, for metrics: called with the result of each message, and with the seconds by which
     the message is, or will be, late."""
 
-    def __call__(self, batch: Sequence[Queued]) -> list[str]:
+    def __call__(self, batch: Sequence[QueuedMessage]) -> list[str]:
         """Work through the messages, one by one. Return the ids of those that must stay in the
         queue; empty if all are done. A message that fails raises nothing."""
         ids_left: list[str] = []
@@ -88,7 +88,7 @@ class Worker:
                 ids_left.append(message.message_id)
         return ids_left
 
-    def _try_message(self, message: Queued) -> Dispatched:
+    def _try_message(self, message: QueuedMessage) -> Dispatched:
         """Do what one message asks for; return the counts of its deliveries. A message of which
         something is left stays in the queue, and is tried again after a delay. It raises
         nothing."""
@@ -121,12 +121,12 @@ class Worker:
         ConfigurationError if links cannot be made; CloudError.
         """
         parsed = self.parse(body)
-        if isinstance(parsed, Flush):
+        if isinstance(parsed, FlushRequest):
             # Each waiting message has queued a flush. The first flush sends all of them.
             with self._lease(parsed.group):
                 return self._send_group(dispatch, parsed.group)
-        is_again = isinstance(parsed, Again)
-        sent = parsed.alert if isinstance(parsed, Again) else parsed
+        is_again = isinstance(parsed, RetryRequest)
+        sent = parsed.alert if isinstance(parsed, RetryRequest) else parsed
         if sent.kind in FOR_MACHINES:
             return Dispatched(0, 0)
         try:
@@ -296,7 +296,7 @@ class Worker:
                 self.delivery_store.drop_outbox(group, name)
         return done
 
-    def _delay_retry(self, message: Queued, wanted_seconds: int | None) -> None:
+    def _delay_retry(self, message: QueuedMessage, wanted_seconds: int | None) -> None:
         """Let the queue hand out a message again only after a delay: the `wanted_seconds` of the
         channel (`None` if it named no time) or the backoff, whichever is longer, and 12 hours at
         most. The backoff is 15 seconds at first, doubles with each time that the message was

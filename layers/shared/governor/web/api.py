@@ -20,7 +20,7 @@ from governor.approvals.messages.sentences import (
 from governor.approvals.model.approval import Answer, Approval, Decision
 from governor.approvals.model.terms import Role, SignIn
 from governor.approvals.open_console import OpenConsole
-from governor.approvals.pause import PauseAll, Presser
+from governor.approvals.pause import PauseAll, PauseRequester
 from governor.approvals.rules.approval import has_controls
 from governor.approvals.rules.terms import grants_of
 from governor.approvals.show_approval import ApprovalView, ShowApproval
@@ -172,7 +172,7 @@ class ApprovalApi:
         reason = request.document.get("reason")
         if not isinstance(reason, str | None):
             raise InputError("reason: a text")
-        pause = self.pause_all.begin(self._presser(request), reason, self.policy)
+        pause = self.pause_all.begin(self._pause_requester(request), reason, self.policy)
         return _pause_document(pause)
 
     def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
@@ -188,18 +188,18 @@ class ApprovalApi:
                 "GET /api/freezes)"
             ) from None
         pause = self.pause_all.end(
-            self._presser(request), began, self.policy, policy_is_whole=self.policy_is_whole
+            self._pause_requester(request), began, self.policy, policy_is_whole=self.policy_is_whole
         )
         return _pause_document(pause)
 
-    def _presser(self, request: ApiRequest) -> Presser:
+    def _pause_requester(self, request: ApiRequest) -> PauseRequester:
         """Return the caller as the use cases of the pause know people, with the permissions that
         the policy grants them now."""
         identity = f"aws:{request.caller}"
         now = self.decide.clock.now()
         who = SignIn(identity, by=identity, at=now, ends_at=now)
         person = self.ownership.person(identity) or identity
-        return Presser(identity, person, grants_of(self.policy, who))
+        return PauseRequester(identity, person, grants_of(self.policy, who))
 
     def _limits_now(self) -> dict[str, Any]:
         """Return the pause (`None` if there is none), the freezes, the caps, and the questions

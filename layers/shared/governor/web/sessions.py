@@ -28,7 +28,7 @@ class Session:
     who: SignedIn
 
 
-class Known(NamedTuple):
+class LiveSession(NamedTuple):
     """A person whose cookie is valid and whose stored session has not ended."""
 
     session_id: str

@@ -29,7 +29,7 @@ from governor.web import pages
 from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
-from governor.web.sessions import SESSION_COOKIE, Known, Sessions, clear_cookie
+from governor.web.sessions import SESSION_COOKIE, LiveSession, Sessions, clear_cookie
 
 if TYPE_CHECKING:
     from governor.approvals.store.sessions import SignIns
@@ -71,7 +71,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class SignInGate:
     """A sign-in in front of decisions. `directory` is read only for a person who is signed in."""
 
     sessions: Sessions
@@ -79,7 +79,7 @@ class Gate:
     sign_in_store: SignIns
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
-    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
+    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> LiveSession | None:
         """Return the session that the browser's cookie names, as it is stored; `None` if nobody has
         signed in with it, or the session has ended. Raises: ConfigurationError if our key cannot be
         used; CloudError."""
@@ -89,7 +89,7 @@ class Gate:
         stored = self.sign_in_store.session(session.session_id, now)
         if stored is None:
             return None
-        return Known(session.session_id, stored)
+        return LiveSession(session.session_id, stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ApprovalSite:
     decide: Decide
     undoer: Undoer
     signer: LinkSigner
-    gate: Gate | None = None
+    gate: SignInGate | None = None
     environment: str = ""
     """`prod` of the stack `gpu-governor-prod`."""
 

@@ -11,7 +11,7 @@ from governor.approvals.pause import PauseAll
 from governor.console import questions
 from governor.console.app import Console, Post, View
 from governor.console.page import Reader
-from governor.console.session import Doors
+from governor.console.session import ConsoleSessions
 from governor.console.views.fleet import fleet
 from governor.console.views.freezes import PATH, FreezeForms, freezes
 from governor.console.views.instance import end_hold, instance
@@ -68,11 +68,11 @@ def console(parts: Parts) -> Console:
     open_console = OpenConsole(parts.sign_in_store, parts.clock, settings.oidc_issuer)
     # Builds the parser at cold start.
     parse_policy("")
-    doors = Doors(Sessions(parts.signer, settings.session_scope), open_console)
+    sessions = ConsoleSessions(Sessions(parts.signer, settings.session_scope), open_console)
     posts = forms(
         decide(parts, policies_now=policies), parts.undoer, parts.breaker_store, pause_all(parts)
     )
-    return Console(reader, doors, VIEWS, posts)
+    return Console(reader, sessions, VIEWS, posts)
 
 
 def forms(

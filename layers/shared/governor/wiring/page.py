@@ -5,7 +5,7 @@ from __future__ import annotations
 from governor.policy.model.contacts import Ownership
 from governor.policy.ports import Policies
 from governor.web.sessions import Sessions
-from governor.web.site import ApprovalSite, Gate
+from governor.web.site import ApprovalSite, SignInGate
 from governor.wiring.basics import Ready
 from governor.wiring.deciding import decide, show_approval
 from governor.wiring.parts import Parts
@@ -47,7 +47,7 @@ def _policies_later(parts: Parts) -> Ready[Policies]:
     return read_policy
 
 
-def _gate(parts: Parts, policies: Ready[Policies]) -> Gate:
+def _gate(parts: Parts, policies: Ready[Policies]) -> SignInGate:
     """Return the sign-in in front of decisions."""
     sessions = Sessions(parts.signer, parts.settings.session_scope)
 
@@ -55,4 +55,4 @@ def _gate(parts: Parts, policies: Ready[Policies]) -> Gate:
         """Return the people that the policy names now. Raises: CloudError."""
         return policies().base().policy.ownership
 
-    return Gate(sessions, directory, parts.sign_in_store)
+    return SignInGate(sessions, directory, parts.sign_in_store)

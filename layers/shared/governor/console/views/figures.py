@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 from governor.approvals.messages.failures import why_ended
 from governor.approvals.model.terms import Rank, Scope
 from governor.console.cells import name_html, state_html
+from governor.console.current_fleet import Row
 from governor.console.formats import TEMPLATES
 from governor.console.page import Table, ViewRequest
-from governor.console.present import Row
 from governor.console.views import charts
 from governor.console.views.addresses import project_href
 from governor.core import units
@@ -452,7 +452,7 @@ def ledger_in(request: ViewRequest, first: UtcDatetime, last: UtcDatetime) -> li
     of `first` less the time for which a saving counts. Raises: CloudError."""
     entries: list[LedgerEntry] = []
     for month in months(first - request.counts_for, last):
-        entries += request.present.entries(month)
+        entries += request.current_fleet.entries(month)
     return entries
 
 

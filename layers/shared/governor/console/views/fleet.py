@@ -14,8 +14,8 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
+from governor.console.current_fleet import Row
 from governor.console.page import Page, ViewRequest
-from governor.console.present import Row
 from governor.console.views import addresses, figures
 from governor.core.units import HOURS_PER_MONTH, UtcDatetime
 from governor.fleet.model import (
@@ -218,8 +218,8 @@ def _terminated(request: ViewRequest, *, is_deep: bool) -> list[Row]:
     """Return the caller's terminated instances: those of this month, or with `is_deep` those of the
     last five years. Raises: CloudError."""
     if is_deep:
-        return request.present.terminated_since(request.now - _SEARCHED_BACK)
-    return request.present.terminated_lately
+        return request.current_fleet.terminated_since(request.now - _SEARCHED_BACK)
+    return request.current_fleet.terminated_lately
 
 
 def _older_href(wanted: Mapping[str, str], name: str) -> str:

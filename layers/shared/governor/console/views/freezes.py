@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from governor.approvals.model.terms import Rank
-from governor.approvals.pause import LONGEST_REASON, PauseAll, Presser
+from governor.approvals.pause import LONGEST_REASON, PauseAll, PauseRequester
 from governor.approvals.rules.pausing import admin_scopes, may_end_pause, may_pause
 from governor.console.page import Caller, Cell, Page, Table, ViewRequest
 from governor.console.views import addresses, figures
@@ -243,7 +243,7 @@ class FreezeForms:
         reason that is too long or has control characters; DecisionRefused if others kept pausing
         and ending their pauses; CloudError."""
         self.pause_all.begin(
-            _presser(request.caller), request.query.get("reason"), request.reader.policy
+            _pause_requester(request.caller), request.query.get("reason"), request.reader.policy
         )
         return PATH
 
@@ -260,14 +260,17 @@ class FreezeForms:
             raise InputError("choose the button of the page") from None
         reader = request.reader
         self.pause_all.end(
-            _presser(request.caller), since, reader.policy, policy_is_whole=reader.policy_is_whole
+            _pause_requester(request.caller),
+            since,
+            reader.policy,
+            policy_is_whole=reader.policy_is_whole,
         )
         return PATH
 
 
-def _presser(caller: Caller) -> Presser:
+def _pause_requester(caller: Caller) -> PauseRequester:
     """Return the caller as the use cases of the pause know who presses its button."""
-    return Presser(caller.by, caller.person, caller.grants)
+    return PauseRequester(caller.by, caller.person, caller.grants)
 
 
 def end_freeze(breaker_store: Breakers, request: ViewRequest) -> str:

@@ -17,8 +17,8 @@ from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
 from governor.approvals.rules.answers import hold_hash
 from governor.approvals.rules.terms import may_undo
+from governor.console.current_fleet import Row
 from governor.console.page import Page, Table, ViewRequest
-from governor.console.present import Row
 from governor.console.views import addresses, charts, figures, instance_strip
 from governor.core.episode_ref import EpisodeRef, episode_from_execution_name
 from governor.core.errors import InputError, NotFound
@@ -155,13 +155,13 @@ def _find_closed(request: ViewRequest, stops: Sequence[Stop]) -> Row | None:
     """Return the instance of the page if it is stopped or terminated: as the last sweep and the
     ledger say, or by the last of its `stops`. Return `None` if it is neither, as far as is known.
     Raises: CloudError."""
-    for row, page in (*request.stopped, *request.present.terminated_lately):
+    for row, page in (*request.stopped, *request.current_fleet.terminated_lately):
         if _is_at(request, row):
             return row, page
     if stops:
         newest, _ = stops[0]
         if is_terminated(newest):
-            return request.present.row_of(newest)
+            return request.current_fleet.row_of(newest)
     return None
 
 

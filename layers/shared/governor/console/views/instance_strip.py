@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from governor.console.current_fleet import Row
 from governor.console.page import ViewRequest
-from governor.console.present import Row
 from governor.core.episode_ref import EpisodeRef
 from governor.core.units import Percent, UtcDatetime
 from governor.episode.model.episode import Episode

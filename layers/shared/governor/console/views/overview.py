@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
 
+from governor.console.current_fleet import Row
 from governor.console.page import Page, Table, ViewRequest
-from governor.console.present import Row
 from governor.console.views import charts, figures
 from governor.console.views.freezes import pause_values
 from governor.console.views.problems import problems

@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
+from governor.console.current_fleet import Row
 from governor.console.page import Page, Table, ViewRequest
-from governor.console.present import Row
 from governor.console.views import charts, figures
 from governor.core.errors import NotFound
 from governor.core.units import Usd, UtcDatetime

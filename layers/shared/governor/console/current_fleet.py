@@ -35,7 +35,7 @@ Row = tuple[FleetRow, FleetPage]
 
 
 @dataclass(frozen=True)
-class Present:
+class CurrentFleet:
     """The fleet as the caller may see it now. Each month of the ledger is read once."""
 
     ledger_store: Ledger
