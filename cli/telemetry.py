@@ -1,4 +1,4 @@
-"""Findings about an instance's metrics: what is wrong with them, and what to do about it.
+"""Findings of `governor doctor` about the metrics of an instance: what is wrong, and what to do.
 
 Pure: from evidence and the series that exist to findings. It judges telemetry, never idleness.
 """

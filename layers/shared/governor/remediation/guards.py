@@ -248,8 +248,9 @@ class Guards:
             raise MustWait(why)
 
     def snapshots_must_be_completed(self, cleared: Cleared) -> None:
-        """Require that the episode has a completed snapshot of each EBS volume, of those at the
-        time of the question and of those attached now. Raises: SafetyError; CloudError."""
+        """Require, before a termination, that the episode has a completed snapshot of each EBS
+        volume: of those at the time of the question, and of those attached now. Raises:
+        SafetyError; CloudError."""
         snapshots = own_snapshots(self.snapshots, cleared.episode, cleared.instance.target)
         completed = set()
         for snapshot in snapshots:

@@ -1,4 +1,4 @@
-"""Starts a stopped instance again for a person (undo). The only use case that can start one.
+"""Restarts a stopped instance for a person (undo). The only use case that can start one.
 
 The order: the keep, the note of the try, EC2's call, a look. `follow_start` says how it ended. This
 module must not start an instance that somebody else started or stopped since.

@@ -144,7 +144,7 @@ _OVER = (
 
 
 def bad_link(error: LinkError) -> Response:
-    """Return the page for a link that is over (410), or that is not one of ours (403).
+    """Return the page for a link that has expired (410), or that is forged or changed (403).
 
     The link to an answered question is not over: it shows the record until `Approval.link_ends`.
     """

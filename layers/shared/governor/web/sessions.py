@@ -17,7 +17,7 @@ from governor.core.units import UtcDatetime
 
 SESSION_COOKIE = "__Host-governor-session"
 SESSION_LASTS = timedelta(hours=8)
-"""One working day."""
+"""How long somebody who signed in at an issuer stays signed in: one working day."""
 
 
 @dataclass(frozen=True, slots=True)

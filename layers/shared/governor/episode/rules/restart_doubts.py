@@ -1,4 +1,4 @@
-"""Doubts about the next start of an instance, before it is stopped: keys of its volumes, capacity.
+"""Doubts whether an instance can be restarted after a stop: keys of its volumes, capacity.
 
 Nothing is decided here: people read the doubts in the question.
 """
