@@ -102,7 +102,7 @@ class _Layout:
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print the rows, below the titles of the columns if they have any."""
+    """Print the table of a command: the rows, below the titles of the columns if they have any."""
     print(table_text(columns, rows))
 
 

@@ -92,7 +92,8 @@ def hand_over(episode_store: Episodes, workflow: Workflow, approval: Approval | 
 
 @dataclass(frozen=True, slots=True)
 class ConcludeApproval:
-    """Ends the question when its last stage has passed. Safe to repeat: the first answer stands."""
+    """Ends the question when its last stage has passed: it expires if nobody answered. Safe to
+    repeat: the first answer stands."""
 
     episode_store: Episodes
     approval_store: Approvals

@@ -45,7 +45,7 @@ _ONE_CALL_SECONDS = 900
 READING = ("ec2:Describe*", "*")
 """Action and resource of a session that may look at EC2 and change nothing."""
 _ATTEMPTS = 5
-"""How often a call is sent at most, with its retries."""
+"""How often a call is sent at most, with its retries if AWS throttles it or does not answer."""
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
 """The most requests at a time that are about one instance each."""

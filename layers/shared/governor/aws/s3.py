@@ -78,7 +78,7 @@ class UserDataBucket(_WrittenOnce):
 
 
 class ReportBucket(Adapter):
-    """Fulfils the port `ReportStore`."""
+    """Stores the reports of costs and savings. Fulfils the port `ReportStore`."""
 
     def keep(self, name: str, text: str) -> None:
         """Write a report in place of an earlier one of this name. Raises: CloudError."""

@@ -1,4 +1,5 @@
-"""Counts the costs of a target's governed instances, and sums up the month over all targets.
+"""Counts the costs of a target's governed instances, sums up the month over all targets, and
+notifies owners of used budgets.
 
 A sweep counts all instances in one conditional write, so two sweeps at the same time count once.
 This module must not act on instances because of their cost.

@@ -1,4 +1,4 @@
-"""Composes one message about several alerts: questions at one stage, or failures of one cause.
+"""Joins several alerts in one message: questions at one stage, or failures of one cause.
 
 This module reads nothing and sends nothing, as `compose`, which composes messages of one alert.
 """
@@ -97,10 +97,10 @@ def _common_text(alerts: Sequence[Alert], field_name: str) -> str:
 def _question_words(
     alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
 ) -> dict[str, Any]:
-    """Return the fields of a message about several questions of one stage: its words, with a line
-    for each instance, the most expensive first; the text of its button; and `acts` (for one of them
-    something happens by itself). `alerts` and `episodes` are in the same order, as many, and not
-    empty."""
+    """Return the fields of a message of several joined questions of one stage: its words, with a
+    line for each instance, the most expensive first; the text of its button; and `acts` (for one of
+    them something happens by itself). `alerts` and `episodes` are in the same order, as many, and
+    not empty."""
     stage = questions.STAGE_OF[alerts[0].kind]
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})

@@ -297,10 +297,10 @@ class Worker:
         return done
 
     def _delay_retry(self, message: QueuedMessage, wanted_seconds: int | None) -> None:
-        """Let the queue hand out a message again only after a delay: the `wanted_seconds` of the
-        channel (`None` if it named no time) or the backoff, whichever is longer, and 12 hours at
-        most. The backoff is 15 seconds at first, doubles with each time that the message was
-        received, and is 15 minutes at most. It raises nothing."""
+        """Delay the retry of a delivery: the queue hands out the message again after the
+        `wanted_seconds` of the channel (`None` if it named no time) or the backoff, whichever is
+        longer, and 12 hours at most. The backoff is 15 seconds at first, doubles with each time
+        that the message was received, and is 15 minutes at most. It raises nothing."""
         # Limited, so that the power of two stays small.
         doublings = min(message.receives - 1, 10)
         backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2**doublings)

@@ -269,7 +269,7 @@ class PutAway:
         return self.controller.prepare(companion, instance, dry_run=cleared.dry_run)
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
-        """Require recent snapshots if the plan terminates without a stop: the instance ran on, and
+        """Require recent snapshots before a termination without a stop: the instance ran on, and
         may have written since. Require nothing if the plan stops it first. Raises: SafetyError."""
         episode = cleared.episode
         if Step.STOP in episode.plan.steps:

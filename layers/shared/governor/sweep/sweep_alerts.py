@@ -1,5 +1,5 @@
-"""Notifies people and subscribers of what a sweep found: new idle stretches, silence, managed
-instances.
+"""Notifies people and subscribers of what a sweep found: new idle stretches, silent instances, and
+instances that other services manage.
 
 Each message is one attempt: a message that cannot be sent is tried again by the next sweep.
 """

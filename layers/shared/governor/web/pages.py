@@ -263,9 +263,10 @@ def _short_name(view: ApprovalView) -> str:
 
 
 def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence[str]]:
-    """Return the headline of a question that ended so, and the lines that explain it: those of its
-    message (`outcome.txt`) up to the first list. It says instead that the keep was ended, that the
-    instance is starting or was started again, or until when it was kept, if that is so by now."""
+    """Return the headline of the page of a question that ended so, and lines that explain it: those
+    of its message (`outcome.txt`) up to the first list. It says instead that the keep was ended,
+    that the instance is starting or was started again, or until when it was kept, if that is so by
+    now."""
     episode = view.episode
     approval = view.approval
     name = episode.instance.name

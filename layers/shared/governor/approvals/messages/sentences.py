@@ -53,9 +53,9 @@ _TWICE = 2
 
 
 def price_text(episode: Episode) -> str:
-    """Return the cost of the instance, as in `$136 a day`, or of its storage if an earlier episode
-    has stopped it; `prepaid` if its capacity is paid for, used or not; `an unknown amount` if that
-    is not known."""
+    """Return the cost of the instance a day, as in `$136 a day`, or of its storage if an earlier
+    episode has stopped it; `prepaid` if its capacity is paid for, used or not; `an unknown amount`
+    if that is not known."""
     if episode.stopped_by_episode is not None:
         storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
         if storage_usd_per_hour is None:

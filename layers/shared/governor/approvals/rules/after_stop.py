@@ -1,5 +1,5 @@
-"""Says what became of an instance after GPU Governor's stop, by what is stored: the undo in the
-episode, and the end of the stop in the ledger.
+"""Says whether an instance was started again or terminated after GPU Governor's stop, by what is
+stored: the undo in the episode, and the end of the stop in the ledger.
 
 Pages, the API and the command line all take it from here. It decides nothing about an instance.
 """

@@ -250,7 +250,7 @@ def _is_stricter(decision: Decision, earlier_hold: Decision) -> bool:
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
     """Require that the question is open and the answer is complete. Raises: DecisionRefused, which
-    says why the answer does not count; its `status` is that of the question."""
+    says why the answer is refused; its `status` is that of the question."""
     status = approval.status
     if status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=status.value)

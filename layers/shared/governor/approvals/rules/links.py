@@ -130,8 +130,9 @@ class LinkSigner:
         return ".".join(self._sign("csrf", page_id, *whose))
 
     def check_csrf(self, token: str, page_id: str, *whose: str) -> None:
-        """Require the value that `csrf` made for the same page and the same `whose`. Raises:
-        LinkForged for any other value; ConfigurationError if the key is unusable."""
+        """Require the CSRF token of a form: the value that `csrf` made for the same page and the
+        same `whose`. Raises: LinkForged for any other value; ConfigurationError if the key is
+        unusable."""
         key_id, _, signature = token.partition(".")
         self._check(signature, "csrf", page_id, key_id, *whose)
 

@@ -295,8 +295,8 @@ def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
-    """Return the grants of the person who signed in: by groups or ARN, and for the instances that
-    the person owns as a contact. Return an empty tuple if there are none."""
+    """Return the roles in the console of the person who signed in, as grants: by groups or ARN, and
+    for the instances that the person owns as a contact. Return an empty tuple if there are none."""
     grants: list[Grant] = []
     for console_scope in policy.console.scopes.values():
         if _covers(console_scope, who):

@@ -219,8 +219,8 @@ def to_delete(
     delivered_at: Mapping[str, UtcDatetime],
     now: UtcDatetime,
 ) -> list[Expiry]:
-    """Return the notices of the snapshots whose date and notice period are both over, and whose end
-    is not noted yet; empty if there are none. It deletes nothing.
+    """Return the notices of the snapshots to delete now: their date and notice period are both
+    over, and their end is not noted yet. Empty if there are none. It deletes nothing.
 
     `dates` are those of `Holdings.dates`, by snapshot id. `delivered_at` says when people got each
     message, by its id. A snapshot that is in neither is kept.

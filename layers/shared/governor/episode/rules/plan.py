@@ -1,4 +1,5 @@
-"""Draw the plan for an idle instance: its steps, and what it replaces, loses, keeps and saves.
+"""Draw the plan for an idle instance: whether it is stopped or terminated, its steps, and what the
+plan replaces, loses, keeps and saves.
 
 A plan is drawn from facts alone. It must never hold a step that destroys without a snapshot before
 it.
@@ -368,7 +369,8 @@ def _volume_text(volume: Volume) -> str:
 
 
 def saving_of(instance: Instance, price: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    """Return what these steps save, after storage: the costs per hour before and after them.
+    """Return the saving of these steps, less the storage that stays: the costs per hour before and
+    after them.
 
     Before: the instance with its addresses and volumes. After: what is kept of these, and new
     snapshots at their full size. Without steps both are the same. Both are `None` if the price or a

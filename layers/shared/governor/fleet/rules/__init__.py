@@ -1,1 +1,1 @@
-"""Rules over the pages of the fleet: the list of what stays because of something."""
+"""Rules over the pages of the fleet: states of instances, and those that are left alone."""

@@ -131,7 +131,7 @@ class Report:
     provisional: bool
     """Bills of this time may still change."""
     kept: KeptList = NOTHING_KEPT
-    """The list of what stays because of something now, whatever the time of the report is."""
+    """The list of instances that are left alone now, whatever the time of the report is."""
     ungoverned: FoundWaste = NOTHING_FOUND
     """The last scans of what is not governed. No other amount of the report includes theirs."""
     projects: tuple[ProjectJobs, ...] = ()

@@ -226,7 +226,7 @@ class Ownership(Section):
                 yield ("contacts", name, "emails", str(index)), reason
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return the contacts who are asked first about an instance of this owner and project:
+        """Return the first recipients of a question about an instance of this owner and project:
         those whom the owner tag names, else the project's, else the default contacts. Return an
         empty tuple if there are none."""
         named = self.named_by(owner)

@@ -1,5 +1,5 @@
-"""Schedule of a question: when it is asked, repeated and given up, never in the quiet hours of the
-people who are asked."""
+"""Schedule of a question: when it is asked, reminded and escalated, and when it expires. None of
+these falls into the quiet hours of the people who are asked."""
 
 from __future__ import annotations
 

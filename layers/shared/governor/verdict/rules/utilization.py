@@ -36,8 +36,8 @@ from governor.verdict.rules.proof import (
 
 def judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Return busy or partly idle if a GPU reached the threshold, whatever else is missing; no data
-    if a read failed, GPUs are silent or some of the window was not measured. Return `None` if every
-    GPU was measured enough and stayed under the threshold."""
+    if too little was measured, because a read failed, GPUs are silent, or some of the window was
+    not measured. Return `None` if every GPU was measured enough and stayed under the threshold."""
     # Activity counts even if the read was cut short or GPUs are missing: doubt only ever keeps.
     last_active_bin = _last_active_bin(evidence, policy)
     if last_active_bin is not None:
