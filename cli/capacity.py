@@ -15,8 +15,8 @@ from governor.aws.clients import Adapter, Clients
 from governor.aws.managing import AwsBatch
 from governor.core.catalog import types_with_same_gpus
 from governor.core.errors import CloudError, GovernorError
-from governor.core.homes import Home, Kind, home_of
 from governor.core.instance import AUTO_SCALING_TAG, Instance, Reservation, Target
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment, environment_of
 from governor.core.managers import managed_by
 from governor.events.notify_warning import SpotMarket
 from governor.evidence.model import Window
@@ -144,20 +144,21 @@ class Reader:
 
     def groups(self, pasts: Sequence[Past]) -> Iterator[Group]:
         """Yield the environments of other services, with their minimum sizes if those are known."""
-        for (target, home), members in _members_by_home(pasts).items():
-            if not home.name:
+        for (target, environment), members in _members_by_environment(pasts).items():
+            if not environment.name:
                 continue
-            batch = self._batch(target, home) if home.kind is Kind.BATCH else None
+            is_batch = environment.kind is EnvironmentKind.BATCH
+            batch = self._batch(target, environment) if is_batch else None
             if batch is None:
                 minimum = self._minimum(target, members[0].instance)
             else:
                 minimum = _minimum_of_batch(batch, members)
-            yield Group(home, tuple(members), minimum, batch)
+            yield Group(environment, tuple(members), minimum, batch)
 
-    def _batch(self, target: Target, home: Home) -> BatchEnvironment | None:
+    def _batch(self, target: Target, environment: ManagedEnvironment) -> BatchEnvironment | None:
         """Return the compute environment, or `None` if it cannot be read."""
         try:
-            return AwsBatch(self.clients).environment(target, home.name, datetime.now(UTC))
+            return AwsBatch(self.clients).environment(target, environment.name, datetime.now(UTC))
         except CloudError as error:
             self._note(f"Batch compute environments in {target}: {error}")
             return None
@@ -202,16 +203,18 @@ def _usage_query(reservation: Reservation) -> MetricQuery:
     return query_of("AWS/EC2CapacityReservations", "UsedInstanceCount", dimensions, "Maximum")
 
 
-def _members_by_home(pasts: Sequence[Past]) -> dict[tuple[Target, Home], list[Past]]:
+def _members_by_environment(
+    pasts: Sequence[Past],
+) -> dict[tuple[Target, ManagedEnvironment], list[Past]]:
     """Return the instances that other services run, by where and by what runs them."""
-    members_by_home: dict[tuple[Target, Home], list[Past]] = {}
+    members_by_environment: dict[tuple[Target, ManagedEnvironment], list[Past]] = {}
     for past in pasts:
         instance = past.instance
         manager = managed_by(instance, past.policy.managed.tag_keys)
         if manager is not None:
-            home = home_of(instance, manager)
-            members_by_home.setdefault((instance.target, home), []).append(past)
-    return members_by_home
+            environment = environment_of(instance, manager)
+            members_by_environment.setdefault((instance.target, environment), []).append(past)
+    return members_by_environment
 
 
 def scores(

@@ -14,8 +14,8 @@ from math import ceil
 from shlex import join
 from statistics import fmean
 
-from governor.core.homes import Home, Kind
 from governor.core.instance import AUTO_SCALING_TAG, Reservation
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, not_none, plural
 from governor.evidence.model import Window
 from governor.money.rules.cost import DAY
@@ -31,7 +31,7 @@ class Group:
     """An environment that another service runs, with its members that run now. `minimum` is the
     number of instances that it keeps whether they are used or not; `None` if it was not read."""
 
-    home: Home
+    environment: ManagedEnvironment
     members: tuple[Past, ...]
     minimum: int | None = None
     batch: BatchEnvironment | None = None
@@ -61,7 +61,7 @@ def scale_in(group: Group) -> Advice | None:
     minimum = "unknown" if group.minimum is None else str(group.minimum)
     quiet_percent = 100 * len(quiet) // len(together)
     text = (
-        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on "
+        f"The GPUs of {group.environment.title} are under {rule.scale_in_below_percent:g}% on "
         f"average, for 10 minutes or longer, in {quiet_percent}% of the time: scale in then, "
         f"for at most this saving. Its minimum size is {minimum}; now it has "
         f"{plural(size, 'instance')}"
@@ -82,8 +82,9 @@ def minimum_size(group: Group) -> Advice | None:
         held += min(minimum, idle)
     if not held:
         return None
-    advised = " ".join(advice_for(group.home, group.batch))
-    text = f"The minimum size of {group.home.title} is {minimum}, and holds idle GPUs. {advised}"
+    advised = " ".join(advice_for(group.environment, group.batch))
+    title = group.environment.title
+    text = f"The minimum size of {title} is {minimum}, and holds idle GPUs. {advised}"
     return _of_group(group, "minimum-size", held, text.removesuffix("."), _command(group))
 
 
@@ -91,14 +92,16 @@ def _command(group: Group) -> str:
     """Return the command that lowers the minimum to 0; empty if the group is not known. It is
     quoted for a shell: names come from tags, which anybody may have written."""
     first = group.members[0].instance
-    home = group.home
+    environment = group.environment
     region = ("--region", first.target.region)
-    if home.kind is Kind.BATCH:
-        environment = ("--compute-environment", home.name)
+    if environment.kind is EnvironmentKind.BATCH:
+        compute_environment = ("--compute-environment", environment.name)
         size = ("--compute-resources", "minvCpus=0")
-        return join(("aws", "batch", "update-compute-environment", *region, *environment, *size))
-    if home.kind is Kind.NODE_GROUP:
-        node_group = ("--cluster-name", home.cluster, "--nodegroup-name", home.name)
+        return join(
+            ("aws", "batch", "update-compute-environment", *region, *compute_environment, *size)
+        )
+    if environment.kind is EnvironmentKind.NODE_GROUP:
+        node_group = ("--cluster-name", environment.cluster, "--nodegroup-name", environment.name)
         size = ("--scaling-config", "minSize=0")
         return join(("aws", "eks", "update-nodegroup-config", *region, *node_group, *size))
     group_name = first.tags.get(AUTO_SCALING_TAG)
@@ -191,7 +194,7 @@ def _of_group(
 ) -> Advice:
     """Return advice for a group. `spare` counts hours of instances, of the hours in which all
     members were measured."""
-    home = group.home
+    environment = group.environment
     first = group.members[0]
     together = _together(group)
     prices = [past.price.usd_per_hour for past in group.members]
@@ -201,13 +204,13 @@ def _of_group(
         mean = sum(known_prices, Decimal(0)) / len(known_prices)
         saved = mean * HOURS_PER_MONTH * spare / (first.hours.bins - together[0])
     advice = advice_of(first, kind, saved, text, command)
-    places = (advice.account, advice.region, home.cluster, home.name)
+    places = (advice.account, advice.region, environment.cluster, environment.name)
     shortest_weeks = min(past.weeks for past in group.members)
     least_measured = min(past.measured_percent for past in group.members)
     return replace(
         advice,
         subject="/".join(filter(None, places)),
-        name=home.title,
+        name=environment.title,
         weeks=shortest_weeks,
         percent_measured=least_measured,
     )

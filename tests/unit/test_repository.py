@@ -25,7 +25,7 @@ PURE_IN_CORE = {
     "episode_ref",
     "errors",
     "hashing",
-    "homes",
+    "managed_environments",
     "instance",
     "managers",
     "principals",

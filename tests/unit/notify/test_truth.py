@@ -29,8 +29,8 @@ from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, 
 from governor.aws.messaging import message_of as sns_message_of
 from governor.aws.messaging import subject_of as sns_subject_of
 from governor.core.catalog import shape_of
-from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Launch, Protection
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment
 from governor.core.units import in_utc
 from governor.episode.model.episode import Episode, EpisodeEnding, Failing, Outcome, Phase, Terms
 from governor.episode.model.plan import STEP_TEXT, PlanFacts, Price, Step
@@ -1188,7 +1188,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "managed": (
         managed_alert(
-            Home(Kind.ECS, "Amazon ECS", "gpu"),
+            ManagedEnvironment(EnvironmentKind.ECS, "Amazon ECS", "gpu"),
             [IdleMember(_instance(), IDLE_SINCE, Decimal("5.672"))],
             4,
             TARGET,
@@ -1316,8 +1316,9 @@ def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> 
 
 def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothing() -> None:
     """It said $0.00/day in its subject."""
-    home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), IDLE_SINCE, None)
-    alert = managed_alert(home, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
+    managed = ManagedEnvironment(EnvironmentKind.ECS, "Amazon ECS", "gpu")
+    member = IdleMember(_instance(), IDLE_SINCE, None)
+    alert = managed_alert(managed, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
 
     assert "notebook-7 idle for at least 8 h in ECS cluster gpu" == alert.subject
     assert "$" not in "\n".join(alert.lines)

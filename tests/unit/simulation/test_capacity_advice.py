@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from governor.core.homes import Home, Kind
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment
 from governor.episode.model.plan import Price
 from governor.evidence.model import Window
 from governor.policy.model.money import Advice as Rule
@@ -23,7 +23,7 @@ from tests.builders import make_reservation
 from tests.unit.simulation.pasts import MONDAY, make_past
 
 TAGS = {"aws:autoscaling:groupName": "workers"}
-HOME = Home(Kind.GROUP, "EC2 Auto Scaling", "workers")
+HOME = ManagedEnvironment(EnvironmentKind.GROUP, "EC2 Auto Scaling", "workers")
 
 
 def half(hour: int) -> float:
@@ -98,19 +98,26 @@ def test_a_minimum_that_holds_idle_gpus_gets_the_exact_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("home", "wanted"),
+    ("environment", "wanted"),
     [
-        (Home(Kind.NODE_GROUP, "Amazon EKS", "gpu", "prod"), "--scaling-config minSize=0"),
-        (Home(Kind.BATCH, "AWS Batch", "nightly"), "--compute-resources minvCpus=0"),
         (
-            Home(Kind.ECS, "Amazon ECS", "inference"),
+            ManagedEnvironment(EnvironmentKind.NODE_GROUP, "Amazon EKS", "gpu", "prod"),
+            "--scaling-config minSize=0",
+        ),
+        (
+            ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "nightly"),
+            "--compute-resources minvCpus=0",
+        ),
+        (
+            ManagedEnvironment(EnvironmentKind.ECS, "Amazon ECS", "inference"),
             "--auto-scaling-group-name workers --min-size 0",
         ),
     ],
 )
-def test_each_service_has_its_own_command(home: Home, wanted: str) -> None:
-    batch = BatchEnvironment("nightly", 4, 4, 0, 0, {}) if home.kind is Kind.BATCH else None
-    found = kinds(Group(home, (member(1.0),), minimum=1, batch=batch))["minimum-size"]
+def test_each_service_has_its_own_command(environment: ManagedEnvironment, wanted: str) -> None:
+    is_batch = environment.kind is EnvironmentKind.BATCH
+    batch = BatchEnvironment("nightly", 4, 4, 0, 0, {}) if is_batch else None
+    found = kinds(Group(environment, (member(1.0),), minimum=1, batch=batch))["minimum-size"]
 
     assert found.command.endswith(wanted)
 

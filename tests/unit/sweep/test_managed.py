@@ -10,7 +10,7 @@ import pytest
 
 from governor.alerts.model import Owner
 from governor.core.catalog import accelerated_types, shape_of
-from governor.core.homes import Home, Kind, home_of
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment, environment_of
 from governor.core.managers import managed_by
 from governor.sweep.messages import advice_for, devices_of, managed_alert
 from governor.sweep.model import BatchEnvironment, IdleMember
@@ -70,12 +70,12 @@ def test_what_only_says_how_it_was_made_is_nobodys(tags: dict[str, str]) -> None
     assert managed_by(make_instance(tags=tags), ()) is None
 
 
-def home(tags: dict[str, str]) -> Home:
-    """Return the home of an instance with these tags; some service must run it."""
+def environment_with(tags: dict[str, str]) -> ManagedEnvironment:
+    """Return the environment of an instance with these tags; some service must run it."""
     instance = make_instance(tags=tags)
     manager = managed_by(instance, ())
     assert manager is not None
-    return home_of(instance, manager)
+    return environment_of(instance, manager)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def home(tags: dict[str, str]) -> Home:
 )
 def test_the_environment_is_named_by_the_tags(tags: dict[str, str], title: str) -> None:
     """Batch and EKS also tag with the group beneath them: the service's own name says more."""
-    assert title == home(tags).title
+    assert title == environment_with(tags).title
 
 
 def test_what_an_operator_manages_is_its_own_environment() -> None:
@@ -126,9 +126,13 @@ def test_what_an_operator_manages_is_its_own_environment() -> None:
     manager = managed_by(instance, ())
     assert manager is not None
 
-    found = home_of(instance, manager)
+    found = environment_of(instance, manager)
 
-    assert (Kind.OTHER, "eks.amazonaws.com", "") == (found.kind, found.service, found.name)
+    assert (EnvironmentKind.OTHER, "eks.amazonaws.com", "") == (
+        found.kind,
+        found.service,
+        found.name,
+    )
 
 
 def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
@@ -155,14 +159,18 @@ def test_the_advice_for_batch_follows_what_batch_says(
     environment: BatchEnvironment | None, wanted: str
 ) -> None:
     """Without its answer it names both causes."""
-    assert wanted in " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+    assert wanted in " ".join(
+        advice_for(ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), environment)
+    )
 
 
 def test_a_minimum_is_not_said_to_hold_instances_without_a_job_while_jobs_wait() -> None:
     """All of them wait for other jobs: Batch has not let them run yet."""
     environment = BatchEnvironment("train-gpu", 96, 96, 5, 0, {}, jobs_pending=5)
 
-    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+    text = " ".join(
+        advice_for(ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), environment)
+    )
 
     assert "5 jobs are waiting" in text
     assert "cannot run yet" in text
@@ -171,7 +179,12 @@ def test_a_minimum_is_not_said_to_hold_instances_without_a_job_while_jobs_wait()
 
 def test_nobody_is_told_to_empty_an_environment_that_works() -> None:
     """A job that runs and does nothing with its GPUs is a matter of the job."""
-    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(16, running=3)))
+    text = " ".join(
+        advice_for(
+            ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"),
+            batch(16, running=3),
+        )
+    )
 
     assert "Check the jobs" in text
     assert "minvCpus=0" not in text
@@ -204,7 +217,9 @@ def test_jobs_that_may_run_elsewhere_do_not_hide_stuck_ones(
         "arn:ecs/train",
         jobs_perhaps_elsewhere=elsewhere,
     )
-    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment)
+    lines = advice_for(
+        ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), environment
+    )
     text = " ".join(lines)
 
     assert is_doubted == ("may run in another compute environment" in text)
@@ -228,7 +243,9 @@ def test_jobs_on_eks_that_may_run_elsewhere_are_found_by_their_pods() -> None:
         eks_namespace="jobs",
         jobs_perhaps_elsewhere=3,
     )
-    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment))
+    text = " ".join(
+        advice_for(ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), environment)
+    )
 
     assert "kubectl get pods -n jobs -o wide" in text
     assert "describe-jobs" not in text
@@ -255,7 +272,9 @@ def test_jobs_that_could_run_and_do_not_are_stuck(
     environment = BatchEnvironment(
         "train-gpu", minimum, 96, waiting, running, {}, pending, "arn:ecs/train"
     )
-    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment)
+    lines = advice_for(
+        ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), environment
+    )
     text = " ".join(lines)
 
     checks = [
@@ -283,7 +302,11 @@ def test_stuck_jobs_on_eks_get_checks_of_eks(types: list[str], resource: str) ->
         eks_cluster="arn:aws:eks:us-east-1:111122223333:cluster/prod",
         eks_namespace="train",
     )
-    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), environment, devices_of(types))
+    lines = advice_for(
+        ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"),
+        environment,
+        devices_of(types),
+    )
     text = " ".join(lines)
 
     assert "nodes of the cluster prod" in text
@@ -298,16 +321,22 @@ def test_stuck_jobs_on_eks_get_checks_of_eks(types: list[str], resource: str) ->
 def test_more_jobs_than_were_counted_read_as_a_minimum() -> None:
     """Batch's answer is read up to one page for each queue and state."""
     busy = replace(batch(16, waiting=120, running=100), has_more_waiting=True)
-    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), busy))
+    text = " ".join(
+        advice_for(ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), busy)
+    )
     assert "100 jobs are running, and 120 or more jobs are waiting" in text
 
     full = replace(busy, has_more_running=True)
-    text = " ".join(advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), full))
+    text = " ".join(
+        advice_for(ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), full)
+    )
     assert "100 or more jobs are running" in text
 
 
 def test_an_environment_without_a_named_cluster_leaves_its_place_open() -> None:
-    lines = advice_for(Home(Kind.BATCH, "AWS Batch", "train-gpu"), batch(96, waiting=5))
+    lines = advice_for(
+        ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu"), batch(96, waiting=5)
+    )
     assert any(line.endswith("--cluster CLUSTER") for line in lines)
 
 
@@ -315,17 +344,17 @@ NOT_IN_THE_CATALOG = ("f2.6xlarge", "vt1.3xlarge")
 ENVIRONMENTS = (None, batch(0), batch(96), batch(96, waiting=5), batch(96, running=1))
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", EnvironmentKind)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_vendor_of_the_catalog_decides_the_words(
-    kind: Kind, environment: BatchEnvironment | None
+    kind: EnvironmentKind, environment: BatchEnvironment | None
 ) -> None:
     """NVIDIA's runtime is no matter of a host with other accelerators, or with unknown ones."""
-    home = Home(kind, "the service", "gpu", "prod")
+    managed = ManagedEnvironment(kind, "the service", "gpu", "prod")
     by_vendor: dict[str, set[str]] = {}
     for instance_type in (*accelerated_types(), *NOT_IN_THE_CATALOG):
         devices = devices_of([instance_type])
-        text = " ".join(advice_for(home, environment, devices))
+        text = " ".join(advice_for(managed, environment, devices))
         by_vendor.setdefault(devices.vendor, set()).add(text)
         shape = shape_of(instance_type)
         assert devices.vendor == (shape.vendor if shape else ""), instance_type
@@ -338,8 +367,8 @@ def test_the_vendor_of_the_catalog_decides_the_words(
 @pytest.mark.parametrize("types", [["zz9.large"], ["g5.xlarge", "g4ad.xlarge"], ["f2.6xlarge"]])
 def test_stuck_jobs_on_unknown_hosts_may_need_a_gpu_in_their_resources(types: list[str]) -> None:
     """A type that is newer than the catalog may be NVIDIA's: its jobs then need that entry."""
-    home = Home(Kind.BATCH, "AWS Batch", "train-gpu")
-    text = " ".join(advice_for(home, batch(96, waiting=5), devices_of(types)))
+    managed = ManagedEnvironment(EnvironmentKind.BATCH, "AWS Batch", "train-gpu")
+    text = " ".join(advice_for(managed, batch(96, waiting=5), devices_of(types)))
 
     assert "must be absent" not in text
     assert "its accelerators must be those of the instance" in text
@@ -358,24 +387,33 @@ def test_stuck_jobs_on_unknown_hosts_may_need_a_gpu_in_their_resources(types: li
 )
 def test_hosts_of_several_vendors_get_words_of_none(types: list[str], resource: str) -> None:
     devices = devices_of(types)
-    text = " ".join(advice_for(Home(Kind.KUBERNETES, "Kubernetes", "prod"), None, devices))
+    text = " ".join(
+        advice_for(
+            ManagedEnvironment(EnvironmentKind.KUBERNETES, "Kubernetes", "prod"), None, devices
+        )
+    )
     assert f"requests {resource} and does" in text
 
 
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
-        (Kind.KARPENTER, "kubectl get nodepool gpu"),
-        (Kind.NODE_GROUP, "--cluster-name prod --nodegroup-name gpu --scaling-config minSize=0"),
-        (Kind.KUBERNETES, "nvidia.com/gpu"),
-        (Kind.ECS, "targetCapacity 100"),
-        (Kind.GROUP, "--auto-scaling-group-name gpu --min-size 0"),
-        (Kind.OTHER, "Only the service can release them"),
+        (EnvironmentKind.KARPENTER, "kubectl get nodepool gpu"),
+        (
+            EnvironmentKind.NODE_GROUP,
+            "--cluster-name prod --nodegroup-name gpu --scaling-config minSize=0",
+        ),
+        (EnvironmentKind.KUBERNETES, "nvidia.com/gpu"),
+        (EnvironmentKind.ECS, "targetCapacity 100"),
+        (EnvironmentKind.GROUP, "--auto-scaling-group-name gpu --min-size 0"),
+        (EnvironmentKind.OTHER, "Only the service can release them"),
     ],
 )
-def test_every_kind_has_an_advice_of_its_own(kind: Kind, wanted: str) -> None:
+def test_every_kind_has_an_advice_of_its_own(kind: EnvironmentKind, wanted: str) -> None:
     """With the names filled in, so that it can be run."""
-    assert wanted in " ".join(advice_for(Home(kind, "the service", "gpu", "prod"), None))
+    assert wanted in " ".join(
+        advice_for(ManagedEnvironment(kind, "the service", "gpu", "prod"), None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -405,7 +443,7 @@ def test_runners_builds_and_workspaces_get_an_advice_of_their_own(
     tags: dict[str, str], title: str, wanted: str
 ) -> None:
     """None of them has a minimum capacity, and no tag names an environment."""
-    found = home(tags)
+    found = environment_with(tags)
     text = " ".join(advice_for(found, None))
 
     assert title == found.title
@@ -424,7 +462,7 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
         for n in range(30)
     ]
     alert = managed_alert(
-        Home(Kind.ECS, "Amazon ECS", "gpu"),
+        ManagedEnvironment(EnvironmentKind.ECS, "Amazon ECS", "gpu"),
         members,
         40,
         TARGET,
@@ -454,7 +492,7 @@ def test_an_instance_without_a_name_is_named_by_its_id_once(
     """Nodes of a group have no name."""
     member = IdleMember(make_instance(tags=tags), NOW - timedelta(hours=1), None)
     alert = managed_alert(
-        Home(Kind.ECS, "Amazon ECS", "gpu"),
+        ManagedEnvironment(EnvironmentKind.ECS, "Amazon ECS", "gpu"),
         [member],
         1,
         TARGET,

@@ -20,8 +20,8 @@ from governor.alerts.model import (
 from governor.alerts.templates import alert_from_template, template_lines
 from governor.core.catalog import shape_of
 from governor.core.hashing import short_hash
-from governor.core.homes import Home, Kind
 from governor.core.instance import Instance, Target
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment
 from governor.core.units import (
     UsdPerHour,
     UtcDatetime,
@@ -48,7 +48,7 @@ _INSTANCES_NAMED = 50
 """Instances that any other message names; the facts hold all."""
 
 
-def _slug(kind: Kind) -> str:
+def _slug(kind: EnvironmentKind) -> str:
     """Return the kind of an environment as facts and templates name it: `node-group`."""
     return kind.name.lower().replace("_", "-")
 
@@ -79,7 +79,9 @@ def devices_of(instance_types: Iterable[str]) -> Devices:
     return _OTHER_DEVICES
 
 
-def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NVIDIA) -> list[str]:
+def advice_for(
+    environment: ManagedEnvironment, batch: BatchEnvironment | None, devices: Devices = NVIDIA
+) -> list[str]:
     """Return the lines of advice for the owner of an environment: why idle instances stay there,
     and the command or setting that changes that.
 
@@ -88,11 +90,11 @@ def advice_for(home: Home, batch: BatchEnvironment | None, devices: Devices = NV
     """
     state = _batch_state(batch)
     values = {
-        "kind": _slug(home.kind),
-        "runs": home.runs,
-        "service": home.service,
-        "name": home.name or "NAME",
-        "cluster": home.cluster or "CLUSTER",
+        "kind": _slug(environment.kind),
+        "runs": environment.runs,
+        "service": environment.service,
+        "name": environment.name or "NAME",
+        "cluster": environment.cluster or "CLUSTER",
         "state": state,
         "has_checks": state in ("stuck", "doubted"),
         "batch": batch,
@@ -143,7 +145,7 @@ def _jobs(count: int, state: str, *, has_more: bool) -> str:
 
 
 def managed_alert(
-    home: Home,
+    environment: ManagedEnvironment,
     idle: Sequence[IdleMember],
     governed: int,
     target: Target,
@@ -164,16 +166,16 @@ def managed_alert(
     idle_since = min(member.since for member in idle)
     lines = [_line(member, now) for member in idle]
     facts = {
-        "service": home.service,
-        "environment_kind": _slug(home.kind),
-        "environment": home.name,
-        "cluster": home.cluster,
+        "service": environment.service,
+        "environment_kind": _slug(environment.kind),
+        "environment": environment.name,
+        "cluster": environment.cluster,
         "instance_ids": instance_ids([member.instance for member in idle]),
         "usd_per_hour": usd_per_hour,
     }
     usd_known = usd_per_day if unpriced < len(idle) else None
     words = {
-        "home": home,
+        "managed_environment": environment,
         "name": idle[0].instance.name,
         "which": _which(idle),
         "cost": "" if usd_known is None else f", {usd(usd_known)}/day",
@@ -185,7 +187,7 @@ def managed_alert(
         "advice": advice,
         "listed": some_of(lines, _MEMBERS_NAMED),
     }
-    dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
+    dedup_id = f"managed-{short_hash(group_key(target, environment, owner))}-{iso(now)}"
     return alert_from_template("managed", target, dedup_id, now, facts, words, owner=owner)
 
 

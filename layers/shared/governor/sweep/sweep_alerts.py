@@ -17,8 +17,8 @@ from governor.alerts.model import UNASSIGNED, Owner
 from governor.alerts.ports import Announcer
 from governor.core.errors import CloudError
 from governor.core.hashing import short_hash
-from governor.core.homes import Home, Kind, home_of
 from governor.core.instance import Instance
+from governor.core.managed_environments import EnvironmentKind, ManagedEnvironment, environment_of
 from governor.core.managers import managed_by
 from governor.events.messages import notice_alert
 from governor.events.model.notice import Notice
@@ -180,22 +180,27 @@ class SweepAlerts:
         """
         if sweep.summary.frozen:
             return
-        governed = _governed_by_home(sweep)
+        governed = _governed_by_environment(sweep)
         again_after = timedelta(hours=sweep.base.managed.tell_again_after_hours)
         due_ids = set()
         for case in sweep.cases:
             if case.listed.is_managed_due:
                 due_ids.add(case.id)
         notified_ids: set[str] = set()
-        for (home, owner), members in _idle_groups(sweep, rates).items():
+        for (environment, owner), members in _idle_groups(sweep, rates).items():
             if due_ids.isdisjoint(members):
                 continue
             notify = partial(
-                self._notify_managed, sweep, home, owner, [*members.values()], governed[home]
+                self._notify_managed,
+                sweep,
+                environment,
+                owner,
+                [*members.values()],
+                governed[environment],
             )
-            key = group_key(sweep.target, home, owner)
+            key = group_key(sweep.target, environment, owner)
             keep = again_after - _EARLIER
-            is_notified = sweep.attempt(home.title, self.once, key, notify, keep=keep)
+            is_notified = sweep.attempt(environment.title, self.once, key, notify, keep=keep)
             # Also true if an earlier message is recent enough: members that turned idle since then
             # are in the next message.
             if is_notified:
@@ -204,7 +209,12 @@ class SweepAlerts:
             case.notified |= case.id in notified_ids
 
     def _notify_managed(
-        self, sweep: Sweep, home: Home, owner: Owner, idle: Sequence[IdleMember], governed: int
+        self,
+        sweep: Sweep,
+        environment: ManagedEnvironment,
+        owner: Owner,
+        idle: Sequence[IdleMember],
+        governed: int,
     ) -> None:
         """Send the message about the `idle` members of one environment, at least one. `governed`
         counts all governed members.
@@ -212,22 +222,24 @@ class SweepAlerts:
         Settings, jobs and tags of an AWS Batch environment are read first; if that fails, the
         message says so. Raises: CloudError if the message cannot be sent.
         """
-        environment = None
+        batch_environment = None
         unread: tuple[str, ...] = ()
-        if home.kind is Kind.BATCH and home.name:
+        if environment.kind is EnvironmentKind.BATCH and environment.name:
             try:
-                environment = self.batch.environment(sweep.target, home.name, sweep.now)
+                batch_environment = self.batch.environment(
+                    sweep.target, environment.name, sweep.now
+                )
             except CloudError as error:
                 unread = (f"Its settings and jobs could not be read: {error}",)
-        if environment is not None:
+        if batch_environment is not None:
             # Tags of the compute environment count where the instances have none.
             any_member = idle[0].instance
-            all_tags = {**environment.tags, **any_member.tags}
+            all_tags = {**batch_environment.tags, **any_member.tags}
             owner = owner_of(replace(any_member, tags=all_tags), sweep.base.ownership)
         devices = devices_of(member.instance.instance_type for member in idle)
-        advice = (*advice_for(home, environment, devices), *unread)
+        advice = (*advice_for(environment, batch_environment, devices), *unread)
         alert = managed_alert(
-            home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
+            environment, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
         )
         self.announcer.announce(alert)
 
@@ -242,30 +254,30 @@ def _note_undescribed(sweep: Sweep, notice: Notice) -> None:
             )
 
 
-def _governed_by_home(sweep: Sweep) -> Counter[Home]:
+def _governed_by_environment(sweep: Sweep) -> Counter[ManagedEnvironment]:
     """Return how many governed instances, idle or not, each environment of another service has;
     empty if no other service runs an instance."""
-    governed = Counter[Home]()
+    governed = Counter[ManagedEnvironment]()
     for case in sweep.cases:
         manager = managed_by(case.instance, sweep.base.managed.tag_keys)
         if manager is not None:
-            governed[home_of(case.instance, manager)] += 1
+            governed[environment_of(case.instance, manager)] += 1
     return governed
 
 
 def _idle_groups(
     sweep: Sweep, rates: Mapping[str, Rate]
-) -> dict[tuple[Home, Owner], dict[str, IdleMember]]:
+) -> dict[tuple[ManagedEnvironment, Owner], dict[str, IdleMember]]:
     """Return by environment and owner the instances there that are idle for long enough to
     report, each by its instance id; empty if there are none."""
-    groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
+    groups: dict[tuple[ManagedEnvironment, Owner], dict[str, IdleMember]] = {}
     for case in sweep.cases:
         idle_since = case.managed_idle_since
         manager = case.verdict.manager
         if idle_since is None or manager is None:
             continue
-        home = home_of(case.instance, manager)
+        environment = environment_of(case.instance, manager)
         owner = owner_of(case.instance, sweep.base.ownership)
         member = IdleMember(case.instance, idle_since, rates[case.id].usd_per_hour)
-        groups.setdefault((home, owner), {})[case.id] = member
+        groups.setdefault((environment, owner), {})[case.id] = member
     return groups

@@ -1,1 +1,1 @@
-"""The pages that show the fleet and its money: pure functions from what is stored to a page."""
+"""The pages of the console, with the fleet and its money: pure functions from what is stored."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from governor.core.catalog import shape_of
-from governor.core.homes import Kind as HomeKind
-from governor.core.homes import home_of
 from governor.core.instance import AUTO_SCALING_TAG, Lifecycle, SpotRequestType
+from governor.core.managed_environments import EnvironmentKind, environment_of
 from governor.core.managers import Manager
 from governor.core.units import capitalized, full_stop, printable, span
 from governor.evidence.rules.figures import scaled_text
@@ -101,8 +100,8 @@ def _megabytes_per_second(bytes_per_second: float) -> str:
 
 def _managed(host: Host, manager: Manager) -> str:
     """Return the sentence about the service that runs it."""
-    home = home_of(host.instance, manager)
-    return f"{manager.service} runs it ({printable(home.title)})"
+    environment = environment_of(host.instance, manager)
+    return f"{manager.service} runs it ({printable(environment.title)})"
 
 
 def _before_a_stop(host: Host, measured: Measured) -> list[str]:
@@ -165,21 +164,21 @@ def _command_for_its_service(host: Host, manager: Manager) -> str:
     A node group of EKS is only shown: a minimum size of zero ends nothing, and a desired size of
     zero also ends nodes that work. If all of them are idle, the group's kind has the command.
     """
-    home = home_of(host.instance, manager)
-    if not home.name:
+    environment = environment_of(host.instance, manager)
+    if not environment.name:
         return ""
-    if home.kind is HomeKind.NODE_GROUP and home.cluster:
-        return describe_node_group(host.target, home.cluster, home.name)
-    if home.kind is HomeKind.BATCH:
+    if environment.kind is EnvironmentKind.NODE_GROUP and environment.cluster:
+        return describe_node_group(host.target, environment.cluster, environment.name)
+    if environment.kind is EnvironmentKind.BATCH:
         return aws_command(
             host.target,
             "batch",
             "update-compute-environment",
-            compute_environment=home.name,
+            compute_environment=environment.name,
             compute_resources="minvCpus=0",
         )
     group = host.tags.get(AUTO_SCALING_TAG, "")
-    if home.kind is HomeKind.GROUP and group:
+    if environment.kind is EnvironmentKind.GROUP and group:
         return aws_command(
             host.target,
             "autoscaling",

@@ -20,7 +20,7 @@ users of Batch."""
 _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
-class Kind(StrEnum):
+class EnvironmentKind(StrEnum):
     """The kind of an environment, as messages name it."""
 
     BATCH = "AWS Batch compute environment"
@@ -41,11 +41,11 @@ _RUNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class ManagedEnvironment:
     """The environment of an instance. `name` is empty if no tag gives it, `cluster` outside of
     Kubernetes."""
 
-    kind: Kind
+    kind: EnvironmentKind
     service: str
     name: str
     cluster: str = ""
@@ -53,13 +53,13 @@ class Home:
     @property
     def runs(self) -> Runs | None:
         """Return the use of its instances; `None` if it is none of those with own advice."""
-        return runs_of(self.service) if self.kind is Kind.OTHER else None
+        return runs_of(self.service) if self.kind is EnvironmentKind.OTHER else None
 
     @property
     def title(self) -> str:
         """Return the environment's name for a sentence: `EKS node group gpu of cluster prod`."""
         kind = self.kind.value
-        if self.kind is Kind.OTHER:
+        if self.kind is EnvironmentKind.OTHER:
             runs = self.runs
             if runs is not None:
                 title = f"{_RUNS[runs]} of {self.service}"
@@ -73,7 +73,7 @@ class Home:
         return f"{title} of cluster {self.cluster}"
 
 
-def home_of(instance: Instance, manager: Manager) -> Home:
+def environment_of(instance: Instance, manager: Manager) -> ManagedEnvironment:
     """Return the environment that an instance belongs to, by its tags. `manager` is the service
     that runs it. The name of the environment is empty if no tag gives it."""
     tags = instance.tags
@@ -81,15 +81,17 @@ def home_of(instance: Instance, manager: Manager) -> Home:
     group = tags.get(AUTO_SCALING_TAG, "")
     match service:
         case "AWS Batch":
-            return Home(Kind.BATCH, service, _batch_environment_name(tags))
+            return ManagedEnvironment(EnvironmentKind.BATCH, service, _batch_environment_name(tags))
         case "Karpenter" | "Amazon EKS" | "Kubernetes":
-            return _kubernetes_home(tags, service)
+            return _kubernetes_environment(tags, service)
         case "Amazon ECS":
-            return Home(Kind.ECS, service, tags.get("aws:ecs:clusterName") or group)
+            return ManagedEnvironment(
+                EnvironmentKind.ECS, service, tags.get("aws:ecs:clusterName") or group
+            )
         case "EC2 Auto Scaling":
-            return Home(Kind.GROUP, service, group)
+            return ManagedEnvironment(EnvironmentKind.GROUP, service, group)
         case _:
-            return Home(Kind.OTHER, service, tags.get(manager.mark, ""))
+            return ManagedEnvironment(EnvironmentKind.OTHER, service, tags.get(manager.mark, ""))
 
 
 def _batch_environment_name(tags: Mapping[str, str]) -> str:
@@ -103,17 +105,17 @@ def _batch_environment_name(tags: Mapping[str, str]) -> str:
     return match["name"] if match else ""
 
 
-def _kubernetes_home(tags: Mapping[str, str], service: str) -> Home:
+def _kubernetes_environment(tags: Mapping[str, str], service: str) -> ManagedEnvironment:
     """Return the node pool of Karpenter or the node group of EKS, each with its cluster. For
     anything else, return the cluster as a whole. Names that no tag gives are empty."""
     cluster = _cluster(tags)
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
-        return Home(Kind.KARPENTER, service, pool, cluster)
+        return ManagedEnvironment(EnvironmentKind.KARPENTER, service, pool, cluster)
     node_group = tags.get("eks:nodegroup-name")
     if service == "Amazon EKS" and node_group:
-        return Home(Kind.NODE_GROUP, service, node_group, cluster)
-    return Home(Kind.KUBERNETES, service, cluster)
+        return ManagedEnvironment(EnvironmentKind.NODE_GROUP, service, node_group, cluster)
+    return ManagedEnvironment(EnvironmentKind.KUBERNETES, service, cluster)
 
 
 def _cluster(tags: Mapping[str, str]) -> str:
