@@ -1,7 +1,7 @@
-"""The services that launch instances themselves, and AWS Organizations.
+"""Reads AWS Batch and AWS Organizations, and completes lifecycle hooks of Auto Scaling groups.
 
 Of AWS Batch it reads what keeps the instances of a compute environment, and whether jobs wait for
-them. Of Auto Scaling it completes lifecycle hooks.
+them.
 """
 
 from __future__ import annotations

@@ -202,8 +202,9 @@ class Guards:
     def _record_without_warning(
         self, episode: Episode, instance: Instance, step: Step
     ) -> InstanceRecord:
-        """Return the stored record of the instance. For snapshots it has no keep and no exemption
-        once EC2 was asked for the final step of the plan: they came too late to prevent the stop.
+        """Refuse an action while a warning of EC2 stands; else return the stored record of the
+        instance. For snapshots it has no keep and no exemption once EC2 was asked for the final
+        step of the plan: they came too late to prevent the stop.
 
         Raises: Interrupted if EC2 has announced that it will reclaim the instance, except for
         snapshots; CloudError.

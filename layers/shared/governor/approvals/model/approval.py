@@ -145,7 +145,7 @@ class Approval:
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when the links to the question end: 30 days after the last answer, or after the
+        """Return when the links to the question expire: 30 days after the last answer, or after the
         time to answer if that is later.
 
         Until then, the page of the question is the record.
