@@ -87,17 +87,25 @@ def why_kept(swept: SweptInstance) -> Keep | None:
 
 
 def why_kept_by_people(hold: Hold, row: FleetRow, keep_by: str) -> Keep | None:
-    """Return the answer or the undo that keeps an instance of which EC2 says nothing, by its `hold`
-    and its `row` so far; `None` if none does. `keep_by` is the person of a keep or an undo; empty
-    if that is not known."""
+    """Return the answer or the undo that keeps an instance, by its `hold` and its `row` so far;
+    `None` if none does. EC2 need not describe the instance. `keep_by` is the person of a keep or an
+    undo; empty if that is not known."""
     exempter = _exempter(hold, row)
     if exempter is not None:
-        return Keep(KeepReason.EXEMPTION, exempter.name)
+        return Keep(KeepReason.EXEMPTION, exempter)
     if row.kept_until is None:
         return None
-    if hold.own_keeper is None:
-        return Keep(KeepReason.KEEP, keep_by, row.kept_until)
-    return Keep(KeepReason.UNDO, keep_by, row.kept_until)
+    reason = KeepReason.KEEP if hold.own_keeper is None else KeepReason.UNDO
+    return Keep(reason, keep_by, row.kept_until)
+
+
+def _exempter(hold: Hold, row: FleetRow) -> str | None:
+    """Return the person whose answer exempts the instance of this row; `None` if no answer does.
+    The name is empty if the instance was in another project then: only people who could see it
+    there may read the name."""
+    if hold.exempt_reason is None:
+        return None
+    return hold.exempter if hold.exempt_in == row.project else ""
 
 
 def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
@@ -112,36 +120,19 @@ def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
     return _KeptBy(f"tag {tag}")
 
 
-def _exemption(swept: SweptInstance) -> _KeptBy | None:
-    """Return the person whose answer exempts the instance; `None` if no answer does."""
-    return _exempter(swept.case.record.hold, swept.row)
+def _by_people(reason: KeepReason) -> Callable[[SweptInstance], _KeptBy | None]:
+    """Return a function that tells who keeps an instance for this reason, and until when, by an
+    answer or an undo; it returns `None` if the reason does not keep the instance."""
 
+    def find(swept: SweptInstance) -> _KeptBy | None:
+        """Return the person, and until when that keeps the instance; `None` if no answer or undo
+        does, or one of another reason."""
+        keep = why_kept_by_people(swept.case.record.hold, swept.row, swept.keep_by)
+        if keep is None or keep.reason is not reason:
+            return None
+        return _KeptBy(keep.by, keep.until)
 
-def _exempter(hold: Hold, row: FleetRow) -> _KeptBy | None:
-    """Return the person whose answer exempts the instance of this row; `None` if no answer does.
-    The name is empty if the instance was in another project then: only people who could see it
-    there may read the name."""
-    if hold.exempt_reason is None:
-        return None
-    if hold.exempt_in != row.project:
-        return _KeptBy()
-    return _KeptBy(hold.exempter)
-
-
-def _undo(swept: SweptInstance) -> _KeptBy | None:
-    """Return the person who undid the stop of the instance, and until when that keeps it; `None` if
-    no undo does."""
-    if swept.case.record.hold.own_keeper is None:
-        return None
-    return _keep(swept)
-
-
-def _keep(swept: SweptInstance) -> _KeptBy | None:
-    """Return the person whose answer keeps the instance, and until when; `None` if no answer
-    does."""
-    if swept.row.kept_until is None:
-        return None
-    return _KeptBy(swept.keep_by, swept.row.kept_until)
+    return find
 
 
 def _manager(swept: SweptInstance) -> _KeptBy | None:
@@ -257,9 +248,9 @@ def _read_later(swept: SweptInstance) -> UtcDatetime | None:
 
 FINDERS: Mapping[KeepReason, Callable[[SweptInstance], _KeptBy | None]] = {
     KeepReason.EXEMPTION_TAG: _exemption_tag,
-    KeepReason.EXEMPTION: _exemption,
-    KeepReason.UNDO: _undo,
-    KeepReason.KEEP: _keep,
+    KeepReason.EXEMPTION: _by_people(KeepReason.EXEMPTION),
+    KeepReason.UNDO: _by_people(KeepReason.UNDO),
+    KeepReason.KEEP: _by_people(KeepReason.KEEP),
     KeepReason.MANAGER: _manager,
     KeepReason.FREEZE: _freeze,
     KeepReason.SESSION: _session,
