@@ -191,12 +191,14 @@ def _failed(episode: Episode, number: int) -> Alert:
     """Return the message that a snapshot of the instance failed; the instance is stopped."""
     reason = f"SnapshotFailed: snap-0123456789abcde{number:02x} ended in error"
     ending = EpisodeEnding(Outcome.FAILED, reason, NOW, became=Outcome.STOPPED)
-    ended = replace(episode, phase=Phase.CLOSED, ending=ending)
+    ended = episode.closed(ending)
     return queued(outcome_alert(ended.ref, ended, Outcome.FAILED, reason, NOW, LINK))
 
 
 def _end(episode: Episode, outcome: Outcome, reason: str) -> tuple[Alert, Episode]:
-    return outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, None, DEADLINE), episode
+    became = outcome if outcome in (Outcome.STOPPED, Outcome.TERMINATED) else None
+    ended = episode.closed(EpisodeEnding(outcome, reason, NOW, became))
+    return outcome_alert(ended.ref, ended, outcome, reason, NOW, LINK, None, DEADLINE), ended
 
 
 def _priced(alert: Alert) -> Alert:

@@ -27,6 +27,7 @@ from governor.core.errors import (
 from governor.core.instance import Lifecycle, Volume
 from governor.episode.model.episode import Outcome, Phase
 from governor.episode.model.plan import Price, Saving, Step
+from governor.episode.model.start_try import StartStatus, StartTry
 from governor.events.react_to_state_change import ReactToStateChange
 from governor.money.book_saving import BookSaving
 from governor.policy.model.acting import Action
@@ -976,6 +977,49 @@ def test_what_runs_on_or_again_has_no_button_and_no_message_promises_one() -> No
         [alert] = world.announcer.sent
         assert not world._stored().can_be_started
         assert WAY_BACK not in alert.lines
+
+
+def stopped_by_its_plan() -> World:
+    """Its stop was approved and carried out, and is not recorded as the end yet."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    return world
+
+
+def test_no_message_offers_a_start_that_ec2_has_accepted() -> None:
+    """Somebody pressed the button of the open question before the stop was recorded. The message
+    said what the stop saves, and offered the button again."""
+    world = stopped_by_its_plan()
+    accepted = StartTry(
+        asked_at=NOW,
+        asked_by="link:alice@example.com",
+        channel="page",
+        launched_before=world.ref.launch_time,
+        reason_before="",
+    )
+    assert world.state.note_start_try(world.ref, accepted, None)
+    world.state.change_start_try(
+        world.ref, accepted, replace(accepted, status=StartStatus.ACCEPTED)
+    )
+    recorder(world)(world.ref, Outcome.STOPPED)
+    [alert] = world.announcer.sent
+
+    assert not world._stored().can_be_started
+    assert WAY_BACK not in alert.lines
+    assert "saves" not in alert.subject
+
+
+def test_no_message_offers_to_start_what_others_terminated() -> None:
+    """Its record has no button either: nothing of ours is stopped."""
+    world = stopped_by_its_plan()
+    world.ec2.instances[world.ref.instance_id] = replace(
+        world.ec2.instances[world.ref.instance_id], state="terminated"
+    )
+    recorder(world)(world.ref, Outcome.STOPPED)
+    [alert] = world.announcer.sent
+
+    assert not world._stored().can_be_started
+    assert WAY_BACK not in alert.lines
 
 
 def failure(world: World, why: str) -> None:

@@ -14,7 +14,7 @@ from governor.alerts.store import Deliveries
 from governor.approvals.messages.consequence import consequence_of_question
 from governor.approvals.messages.sentences import IdleText, idle_text
 from governor.approvals.model.approval import Approval, ApprovalStatus
-from governor.approvals.rules.after_stop import AfterStop, after_stop
+from governor.approvals.rules.after_stop import AfterStop, after_stop, can_be_started
 from governor.approvals.rules.approval import (
     acts_soon,
     can_hold,
@@ -66,7 +66,7 @@ class ApprovalView:
     def can_be_started(self) -> bool:
         """Return whether people may have the stopped instance started again: nobody has started or
         terminated it since."""
-        return self.episode.can_be_started and self.after_stop is None
+        return can_be_started(self.episode, self.after_stop)
 
     @property
     def can_decide(self) -> bool:

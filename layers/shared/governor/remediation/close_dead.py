@@ -5,7 +5,7 @@ People may be notified twice, but never not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.store.approvals import Approvals
@@ -90,7 +90,7 @@ class CloseDead:
         ended = None
         if episode is not None:
             ending = EpisodeEnding(Outcome.FAILED, why, now, became_of(ledger_entry))
-            ended = replace(episode, ending=ending)
+            ended = episode.closed(ending)
         # Sent before it is closed: closing frees the lock, and then nothing would notice that it
         # was not sent.
         self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))

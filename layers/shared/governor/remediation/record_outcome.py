@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.alerts.store import Deliveries
@@ -141,7 +141,7 @@ class RecordOutcome:
         if end.outcome is not Outcome.TOLD:
             link = self.signer.link(episode.approval_id, EVERYBODY)
             approval = self.approval_store.approval(episode.approval_id)
-            ended = replace(episode, ending=EpisodeEnding(end.outcome, reason, now, end.became))
+            ended = episode.closed(EpisodeEnding(end.outcome, reason, now, end.became))
             self.announce(
                 outcome_alert(ref, ended, end.outcome, reason, now, link, approval, end.quiet_until)
             )

@@ -287,8 +287,7 @@ def _ended_headline(view: ApprovalView, outcome: Outcome) -> tuple[str, Sequence
         None,
         approval,
         again_at,
-        is_still_stopped=after is None and not episode.is_starting,
-        was_started=after is not None and not after.is_terminated,
+        after=after,
     )
     if approval.keep_ended_at is not None:
         text = "The next sweep checks it again. If it is idle, GPU Governor asks its owner."

@@ -29,6 +29,7 @@ from governor.approvals.messages.failures import (
 from governor.approvals.messages.questions import episode_alert
 from governor.approvals.messages.sentences import restart_text
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
+from governor.approvals.rules.after_stop import AfterStop, can_be_started
 from governor.approvals.rules.approval import stage_id
 from governor.core.episode_ref import EpisodeRef
 from governor.core.hashing import short_hash
@@ -78,16 +79,14 @@ def outcome_alert(
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
     *,
-    is_still_stopped: bool = True,
-    was_started: bool = False,
+    after: AfterStop | None = None,
 ) -> Alert:
     """Return the message of how an episode ended. It sends nothing. `episode` is `None` for one
     that ended before it was stored; the message then says that its workflow failed.
 
     `link` leads to the record. `approval` is the question; `None` without one. Nobody is asked
-    about the instance again before `again_at`; `None` if the next sweep may ask. The last two are
-    for pages: `is_still_stopped` is false once the stopped instance is starting, was started or was
-    terminated; `was_started` is true once it was started.
+    about the instance again before `again_at`; `None` if the next sweep may ask. `after` is what
+    ended the stop of the episode, for pages; `None` if nothing has, as far as is known.
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
@@ -106,15 +105,16 @@ def outcome_alert(
     if episode is None:
         return _unstored_failure(ref, outcome, at, link, facts, words)
 
-    what_is_left = left_behind(episode, is_still_stopped=is_still_stopped, was_started=was_started)
+    what_is_left = left_behind(episode, after)
     words["left_behind"] = what_is_left.sentences
-    words["startable"] = is_still_stopped and _has_ended_stopped(episode, outcome)
+    words["startable"] = can_be_started(episode, after)
     facts["steps_done"] = _steps_done(episode)
     if has_failed:
         facts[LEFT_IN_SHORT] = what_is_left.in_short
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval)
-    if outcome is Outcome.STOPPED and not is_still_stopped:
+    if outcome is Outcome.STOPPED and _is_stop_over(episode, after):
+        # The reason was recorded before that, and says that it is stopped.
         words["saved"] = None
         words["readable"] = _past_stop(episode, at)
     severity = Severity.INFO if outcome in _GOOD else None
@@ -198,9 +198,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         words["saved"] = _saved_a_day(episode)
         words["restart"] = [*episode.plan.restart_doubts, restart_text(episode)]
     if undo is not None and outcome is Outcome.STOPPED:
-        # The reason was recorded before the undo and says that it is stopped.
         words["outcome"] = "restarted"
-        words["readable"] = _past_stop(episode, undo.at)
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
     # did not count.
     is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
@@ -218,11 +216,9 @@ def _past_stop(episode: Episode, at: UtcDatetime) -> str:
     return f"It was stopped on {clock(stopped_at, episode.asking.time_zone, at)}."
 
 
-def _has_ended_stopped(episode: Episode, outcome: Outcome) -> bool:
-    """Return whether the episode left its instance stopped, and nobody has started it since."""
-    if episode.is_undone:
-        return False
-    return outcome is Outcome.STOPPED or episode.became is Outcome.STOPPED
+def _is_stop_over(episode: Episode, after: AfterStop | None) -> bool:
+    """Return whether the instance is no longer stopped, or is starting."""
+    return after is not None or episode.is_undone or episode.is_starting
 
 
 def _saved_a_day(episode: Episode) -> str | None:
@@ -273,11 +269,10 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
     return ""
 
 
-def left_behind(
-    episode: Episode, *, is_still_stopped: bool = True, was_started: bool = False
-) -> LeftBehind:
+def left_behind(episode: Episode, after: AfterStop | None) -> LeftBehind:
     """Return what the episode's workflow has done to the instance, and what it has not done. In
-    mode observe it has done nothing. The other arguments are those of `outcome_alert`."""
+    mode observe it has done nothing. `after` is what ended its stop; `None` if nothing has, as far
+    as is known."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     # The snapshots are noted before EC2 is asked, which may refuse them.
@@ -285,8 +280,9 @@ def left_behind(
     values["snapshots_began"] = bool(progress.snapshots)
     # The attempt is over, and its reservation stays if EC2's answer was lost or was no whole set.
     values["snapshots_may_have_begun"] = progress.snapshots_reserved_at is not None
+    was_started = after is not None and not after.is_terminated
     is_undone = episode.is_undone or was_started
-    values["is_past"] = is_undone or not is_still_stopped
+    values["is_past"] = _is_stop_over(episode, after)
     values["undone"] = is_undone
     values["earlier"] = episode.stopped_by_episode is not None
     clauses = template_lines("steps done", values)

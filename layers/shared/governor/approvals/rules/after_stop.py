@@ -40,3 +40,10 @@ def after_stop(episode: Episode, entry: LedgerEntry | None) -> AfterStop | None:
         # The end is that of the saving. When the instance itself was started is not stored.
         return AfterStop(stopped_at, None)
     return AfterStop(stopped_at, entry.ended_at, is_terminated=entry.ended is Ending.TERMINATED)
+
+
+def can_be_started(episode: Episode, after: AfterStop | None) -> bool:
+    """Return whether people may have the instance started again that this episode has stopped:
+    nothing has ended the stop (`after` is `None`), as far as is known, and EC2 is not starting
+    it."""
+    return episode.can_be_started and after is None

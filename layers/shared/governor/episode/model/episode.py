@@ -386,6 +386,10 @@ class Episode:
         """Return whether EC2 has accepted a start whose end is not known yet."""
         return self.start_try is not None and self.start_try.status is StartStatus.ACCEPTED
 
+    def closed(self, ending: EpisodeEnding) -> Episode:
+        """Return the episode with this end."""
+        return replace(self, phase=Phase.CLOSED, ending=ending)
+
     def has_stopped(self, later: EpisodeRef) -> bool:
         """Return whether this episode stopped the run of the instance that the `later` episode is
         about, and nobody has undone the stop. A run is the time from a launch to the next one, so
