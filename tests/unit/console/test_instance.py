@@ -235,12 +235,15 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
     assert [found.count(f'class="{kind}" d=') for kind in kinds] == [1] * 6
 
 
+@pytest.mark.parametrize("stopped_days_ago", [3, 80])
 @pytest.mark.parametrize(("ended_at", "offers"), [(None, True), (NOW - timedelta(days=1), False)])
 def test_a_stop_after_which_it_ran_again_cannot_be_undone(
-    ended_at: datetime | None, offers: bool
+    ended_at: datetime | None, offers: bool, stopped_days_ago: int
 ) -> None:
-    """Another episode stopped it now."""
-    world, entry = ConsoleWorld(), make_entry(1)
+    """Another episode stopped it now. The page lists the stops of six weeks, and offered to start
+    an instance of an older one, although the ledger knew its end."""
+    world = ConsoleWorld()
+    entry = make_entry(1, booked_at=NOW - timedelta(days=stopped_days_ago))
     world.book(replace(entry, ended_at=ended_at))
     ending = EpisodeEnding(Outcome.STOPPED, "approved", entry.booked_at, Outcome.STOPPED)
     closed = {"phase": Phase.CLOSED, "ending": ending}

@@ -13,6 +13,7 @@ from governor.core.errors import Unavailable
 from governor.episode.model.episode import Outcome
 from governor.episode.ports import UndoAnswer
 from governor.fleet.model import FleetPage
+from governor.money.model.ledger import Ending
 from governor.table import keys
 from governor.table.table import update
 from tests.builders import NOW, TARGET
@@ -34,7 +35,9 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> Site:
     site.world.state.settle(APPROVAL_ID, decision(Answer.APPROVE))
     ref = ref_of(site)
     site.world.state.note_step(ref, "stop", NOW)
-    booked = replace(entry(), episode=ref, outcome=outcome, owner="ml", project="vision")
+    booked = replace(
+        entry(), episode=ref, outcome=outcome, owner="ml", project="vision", booked_at=NOW
+    )
     site.world.state.close_episode(
         ref, outcome, "as approved", NOW, quiet_until=None, ledger=booked
     )
@@ -137,13 +140,45 @@ def test_what_cannot_be_started_says_why_and_what_is_uncertain_says_so() -> None
     )
 
 
-def test_what_was_terminated_or_started_by_others_is_not_offered() -> None:
-    terminated, back = stopped(Outcome.TERMINATED), stopped()
-    row = back.row(1, APPROVAL_ID)
-    started = replace(row, launched_at=NOW, idle_since=None, episode=None, approval_id=None)
-    back.world.state.keep_page(
-        FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (started,))
-    )
+def settle(site: Site, why: Ending) -> None:
+    """The stop has ended, by the ledger."""
+    ref = ref_of(site)
+    [booked] = site.world.state.open_entries(ref.target, ref.instance_id)
+    assert site.world.state.settle_entry(booked, NOW, why, NOW, by="i-other")
 
-    for site in (terminated, back):
-        assert BUTTON not in site.ask(instance_of(site), cookies=site.cookies())["body"]
+
+def pages_of(site: Site) -> list[str]:
+    """The record of the stop, and the page of the instance, with plain spaces."""
+    cookies = site.cookies()
+    bodies = [site.ask(page, cookies=cookies)["body"] for page in (OWN, instance_of(site))]
+    return [str(body).replace("\xa0", " ") for body in bodies]
+
+
+def offers(pages: list[str]) -> list[bool]:
+    """Whether each of these pages offers to start the instance."""
+    return [BUTTON in page for page in pages]
+
+
+def test_what_was_terminated_is_not_offered() -> None:
+    assert [False, False] == offers(pages_of(stopped(Outcome.TERMINATED)))
+
+
+@pytest.mark.parametrize("why", [Ending.STARTED, Ending.UNDONE, Ending.TERMINATED])
+def test_no_page_offers_to_start_what_is_no_longer_stopped(why: Ending) -> None:
+    """The record in the console still offered it, and said that the instance is stopped."""
+    site = stopped()
+    settle(site, why)
+
+    record, page = pages_of(site)
+    assert [False, False] == offers([record, page])
+    assert "is stopped" not in record
+    done = "terminated" if why is Ending.TERMINATED else "started again"
+    assert f"was stopped Fri 12:02, {done} Fri 12:02 UTC</h1>" in record
+
+
+def test_both_pages_offer_to_start_what_another_instance_has_replaced() -> None:
+    """It is still stopped itself. The page of the instance did not offer it."""
+    site = stopped()
+    settle(site, Ending.REPLACED)
+
+    assert [True, True] == offers(pages_of(site))

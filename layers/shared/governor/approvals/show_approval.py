@@ -195,8 +195,12 @@ class ShowApproval:
         """Return one question as calling this does, with what became of the instance after a stop.
         Raises: NotFound if there is no such question; CloudError."""
         view = self(approval_id)
-        entry = self._end_of_stop(view.episode, view.now)
-        return replace(view, after_stop=after_stop(view.episode, entry))
+        return replace(view, after_stop=self.after_stop(view.episode))
+
+    def after_stop(self, episode: Episode) -> AfterStop | None:
+        """Return what ended the stop of an episode; `None` if it stopped nothing, or the instance
+        is still stopped as far as is known. Raises: CloudError."""
+        return after_stop(episode, self._end_of_stop(episode, self.clock.now()))
 
     def _end_of_stop(self, episode: Episode, now: UtcDatetime) -> LedgerEntry | None:
         """Return the ledger's entry by which the stop of a closed episode has ended. Return `None`

@@ -25,6 +25,7 @@ from governor.core.errors import SignInTooOld
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
+from governor.episode.model.episode import Episode
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Failures, Instances
 from governor.fleet.model import STOPPED, UNGOVERNED, FleetPage, FleetRow
@@ -174,6 +175,16 @@ class Caller:
         """Return the caller's rank for an instance of this account, project and owner: viewer,
         approver or admin; `None` if they may not even see it."""
         return rank_for(self.grants, account, project, owner)
+
+    def rank_for(self, episode: Episode) -> Rank | None:
+        """Return the caller's rank for the instance of an episode; `None` if they may not see
+        it."""
+        return self.rank(episode.ref.account, episode.project, episode.owner)
+
+    def is_approver(self, episode: Episode) -> bool:
+        """Return whether the caller is an approver or admin of the instance of an episode. Its
+        terms may still keep them from some answers."""
+        return (self.rank_for(episode) or Rank.VIEWER) >= Rank.APPROVER
 
     def require_fresh_sign_in(self, now: UtcDatetime) -> None:
         """Refuse a caller who last proved to their issuer 15 minutes ago or more who they are, or

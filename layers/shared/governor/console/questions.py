@@ -15,7 +15,7 @@ from markupsafe import Markup
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import refused_text
 from governor.approvals.model.approval import Answer, Decision
-from governor.approvals.model.terms import Rank, Role
+from governor.approvals.model.terms import Role
 from governor.approvals.rules.terms import may
 from governor.approvals.show_approval import ApprovalView
 from governor.console.current_fleet import Row
@@ -137,15 +137,16 @@ def _views(request: ViewRequest, rows: Sequence[Row]) -> list[ApprovalView]:
     held, as they are stored now, the most expensive first. Raises: CloudError."""
     episode_by_approval = {str(row.approval_id): str(row.episode) for row, _ in rows}
     views = request.reader.show.several(episode_by_approval)
-    return [view for view in views if _rank(request.caller, view)]
+    return [view for view in views if request.caller.rank_for(view.episode)]
 
 
 def question(request: ViewRequest) -> Page:
     """Return the page of one question, which looks like that of a link. Raises: NotFound, also for
     a question out of the caller's scope; CloudError."""
-    view = _view(request, request.query["approval_id"])
     caller = request.caller
-    may_answer = _is_approver(caller, view)
+    view = request.reader.show.record(request.query["approval_id"])
+    _require_seen(caller, view)
+    may_answer = caller.is_approver(view.episode)
     visitor = Visitor("", caller.by, caller.person, Role.APPROVER, only_looks=not may_answer)
     path = f"/questions/{view.approval.approval_id}"
     environment = request.reader.environment
@@ -256,7 +257,7 @@ class Answers:
     def _refuse_non_approver(self, view: ApprovalView, request: ViewRequest, answer: str) -> None:
         """Refuse a caller who is no approver of the question's instance, and record the answer that
         they tried to give. Raises: NotAllowed; CloudError."""
-        if not _is_approver(request.caller, view):
+        if not request.caller.is_approver(view.episode):
             self.decide.approval_store.note_refused(
                 view.approval, answer, request.caller.by, _MAY_LOOK, request.now
             )
@@ -300,27 +301,21 @@ def _view(request: ViewRequest, approval_id: str) -> ApprovalView:
     """Return a question as it is stored now. Raises: NotFound, also for one out of the caller's
     scope; CloudError."""
     view = request.reader.show(approval_id)
-    if _rank(request.caller, view) is None:
-        raise NotFound(f"approval {approval_id} is out of scope")
+    _require_seen(request.caller, view)
     return view
 
 
-def _rank(caller: Caller, view: ApprovalView) -> Rank | None:
-    """Return the caller's rank for the question's instance; `None` if they may not see it."""
-    return caller.rank(view.episode.ref.account, view.episode.project, view.episode.owner)
-
-
-def _is_approver(caller: Caller, view: ApprovalView) -> bool:
-    """Return whether the caller is an approver or admin of the question's instance. Its terms may
-    still keep them from some answers."""
-    return (_rank(caller, view) or Rank.VIEWER) >= Rank.APPROVER
+def _require_seen(caller: Caller, view: ApprovalView) -> None:
+    """Refuse a caller who may not see the question. Raises: NotFound."""
+    if caller.rank_for(view.episode) is None:
+        raise NotFound(f"approval {view.approval.approval_id} is out of scope")
 
 
 def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
     """Return whether the caller may give this answer: they are an approver, and the question's
     terms let them."""
     episode = view.episode
-    return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
+    return caller.is_approver(episode) and may(episode.terms, episode.plan, answer, caller.person)
 
 
 def _decision(request: ViewRequest, zone: str = "UTC") -> Decision:

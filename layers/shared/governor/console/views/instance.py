@@ -15,6 +15,7 @@ from governor.alerts.templates import template_lines
 from governor.approvals.decide import Decide
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
+from governor.approvals.rules.after_stop import can_be_started
 from governor.approvals.rules.answers import hold_hash
 from governor.approvals.rules.terms import may_undo
 from governor.console.current_fleet import Row
@@ -103,7 +104,7 @@ def instance(request: ViewRequest) -> Page:
     decision = approval.decision if approval else None
     booked = [entry for entry, _ in stops]
     spans = instance_strip.spans(request, current_row, booked, episodes)
-    startable = _startable(request, episodes, stops, current_row)
+    startable = _startable(request, episodes)
     closed_line = None if closed_row is None else figures.line(request, *closed_row)
     return Page(
         title=name,
@@ -259,21 +260,14 @@ def _hours_chart(request: ViewRequest, row: FleetRow, page: FleetPage) -> charts
     return charts.hourly(row.hours, page.swept_at, request.caller.zone, idle_below)
 
 
-def _startable(
-    request: ViewRequest,
-    episodes: Sequence[Episode],
-    stops: Sequence[Stop],
-    current_row: Row | None,
-) -> Episode | None:
-    """Return the first of these episodes whose instance is still stopped, as far as the ledger and
-    the last sweep say, and which the caller may start again; `None` if there is none."""
-    has_ended: dict[EpisodeRef, bool] = {}
-    for entry, _ in stops:
-        # The newest entry of an episode counts: after a start that fell back, its stop goes on.
-        has_ended.setdefault(entry.episode, entry.ended_at is not None)
-    run_again = {ref for ref, is_over in has_ended.items() if is_over}
+def _startable(request: ViewRequest, episodes: Sequence[Episode]) -> Episode | None:
+    """Return the first of these episodes whose instance is still stopped, as far as is known, and
+    which the caller may start again; `None` if there is none. Raises: CloudError."""
     for episode in episodes:
-        if episode.ref not in run_again and _may_start(request, episode, current_row):
+        if not _may_start(request, episode):
+            continue
+        after = request.reader.show.after_stop(episode)
+        if can_be_started(episode, after):
             return episode
     return None
 
@@ -338,19 +332,11 @@ def _shown_reason(request: ViewRequest, row: FleetRow, hold: Hold) -> str | None
     return "by somebody of another project"
 
 
-def _may_start(request: ViewRequest, episode: Episode, current_row: Row | None) -> bool:
-    """Return whether the episode has stopped its instance, the last sweep saw no later launch of
-    it, and the caller may start it again: they are an approver of the episode, and its terms let
-    them undo."""
-    if current_row is not None:
-        row, _ = current_row
-        if row.launched_at > episode.ref.launch_time:
-            return False
-    if not episode.can_be_started:
-        return False
-    rank = request.caller.rank(episode.ref.account, episode.project, episode.owner)
-    is_approver = rank is not None and rank >= Rank.APPROVER
-    return is_approver and may_undo(episode.terms, request.caller.person)
+def _may_start(request: ViewRequest, episode: Episode) -> bool:
+    """Return whether the caller may start the instance of an episode again: they are an approver of
+    it, and its terms let them undo."""
+    caller = request.caller
+    return caller.is_approver(episode) and may_undo(episode.terms, caller.person)
 
 
 def _stops(request: ViewRequest) -> list[Stop]:
