@@ -3,6 +3,7 @@ the API and the command line say the same."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from governor.web.api import ApiRequest, question_document
 from tests.builders import NOW
 from tests.unit.aws.state_samples import entry
 from tests.unit.web.test_api import ALICE, SHOW, api
-from tests.unit.web.test_site import ID, World
+from tests.unit.web.test_site import FIRST, ID, DigestWorld, World
 from tests.unit.web.test_what_happened import happened
 
 LATER = NOW + timedelta(hours=20)
@@ -28,6 +29,12 @@ def stopped(zone: str = "UTC") -> World:
     """A stop that was approved, carried out and booked."""
     world = World(zone=zone)
     assert 303 == world.post("approve").status
+    carry_out(world)
+    return world
+
+
+def carry_out(world: World) -> None:
+    """The approved stop is carried out and booked."""
     world.state.note_step(world.ref, "stop", NOW)
     booked = replace(entry(), episode=world.ref, outcome=Outcome.STOPPED, booked_at=NOW)
     world.state.close_episode(
@@ -40,7 +47,6 @@ def stopped(zone: str = "UTC") -> World:
         ledger=booked,
     )
     world.clock.moment = NOW + timedelta(hours=21)
-    return world
 
 
 def booked(world: World) -> LedgerEntry:
@@ -154,9 +160,8 @@ def test_a_start_that_fell_back_leaves_it_stopped_until_the_next_one() -> None:
     assert heading(world.get().body).endswith("started again Sat 08:32 UTC")
 
 
-def test_while_it_is_starting_it_is_not_stopped() -> None:
-    """The page still said "The instance is stopped", and what that saves."""
-    world = stopped()
+def start(world: World) -> None:
+    """Somebody pressed the button, and EC2 has accepted the start."""
     accepted = StartTry(
         asked_at=LATER,
         asked_by="link:alice@example.com",
@@ -166,6 +171,46 @@ def test_while_it_is_starting_it_is_not_stopped() -> None:
         status=StartStatus.ACCEPTED,
     )
     world.change(start_try=accepted)
+
+
+def row_of(world: World) -> str:
+    """Its row on the page of the digest, as text."""
+    row = world.get().body.split('<div class="row">')[1].split("</strong>: ")[1].split(" <a ")[0]
+    return re.sub(r"\s+", " ", row.replace("\xa0", " ")).strip()
+
+
+def test_the_row_of_a_digest_says_what_the_record_says() -> None:
+    """It said "Stopped." for ever."""
+    world = DigestWorld()
+    assert 200 == world.post("approve", losses="accepted", **FIRST).status
+    carry_out(world)
+    approved = "Approved by alice@example.com (mail link)."
+    assert f"{approved} Stopped." == row_of(world)
+
+    start(world)
+    assert f"{approved} It is starting." == row_of(world)
+
+    world.change(start_try=None)
+    settle(world, Ending.STARTED)
+    assert f"{approved} It {STARTED}." == row_of(world)
+
+
+def test_the_row_of_a_failure_says_that_it_was_started_again() -> None:
+    """Beside the failure."""
+    world = DigestWorld()
+    assert 200 == world.post("approve", losses="accepted", **FIRST).status
+    carry_out(world)
+    ending = EpisodeEnding(Outcome.FAILED, "Throttled: EC2", NOW, Outcome.STOPPED)
+    world.change(phase=Phase.CLOSED, ending=ending)
+    settle(world, Ending.STARTED)
+
+    assert row_of(world).endswith(f"Failed. It {STARTED}.")
+
+
+def test_while_it_is_starting_it_is_not_stopped() -> None:
+    """The page still said "The instance is stopped", and what that saves."""
+    world = stopped()
+    start(world)
     body = world.get().body
 
     assert heading(body).endswith("is starting")

@@ -217,12 +217,13 @@ class ShowApproval:
         return self.ledger_store.end_of_stop(episode.ref, stopped_at, now, fell_back=fell_back)
 
     def digest(self, digest_id: str) -> list[ApprovalView]:
-        """Return the questions that were asked in one message, in its order. Raises: NotFound if
-        there is no such message, or one of its questions is gone; CloudError."""
+        """Return the questions that were asked in one message, in its order, each as `record`
+        returns it. Raises: NotFound if there is no such message, or one of its questions is gone;
+        CloudError."""
         approval_ids = self.delivery_store.digest(digest_id)
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
-        return [self(approval_id) for approval_id in approval_ids]
+        return [self.record(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
         """Return those of the questions that are open, or can still be held, the most expensive

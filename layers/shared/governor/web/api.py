@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import (
-    after_stop_text,
+    after_stop_sentence,
     cost_lines,
     launched_text,
     plan_lines,
@@ -26,7 +26,7 @@ from governor.approvals.rules.terms import grants_of
 from governor.approvals.show_approval import ApprovalView, ShowApproval
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.instance import Target
-from governor.core.units import UtcDatetime, iso, parse_iso, people, printable, sentence
+from governor.core.units import UtcDatetime, iso, parse_iso, people, printable
 from governor.episode.model.episode import Episode
 from governor.limits.freezes import ShowLimits
 from governor.limits.model.pause import Pause
@@ -295,8 +295,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     approval = view.approval
     after = None
     if view.after_stop is not None:
-        zone = episode.asking.time_zone
-        after = sentence(f"It {after_stop_text(view.after_stop, zone, view.now)}")
+        after = after_stop_sentence(view.after_stop, episode.asking.time_zone, view.now)
     held = None
     if approval.hold is not None:
         held = approval.hold.words

@@ -398,7 +398,7 @@ def _progress(view: ApprovalView) -> str:
     episode = view.episode
     hold_decision = view.approval.hold
     if episode.outcome is not None:
-        return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
+        return _ended_text(view, episode.outcome)
     if hold_decision is not None:
         return f"{sentence(hold_decision.words)} Nothing more is done."
     if view.acts_soon:
@@ -411,6 +411,17 @@ def _progress(view: ApprovalView) -> str:
         return f"EC2 was asked to {episode.plan.verb} it."
     done = sum(step.value in episode.progress.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
+
+
+def _ended_text(view: ApprovalView, outcome: Outcome) -> str:
+    """Return how a question ended, and what became of the instance after a stop, as sentences."""
+    episode = view.episode
+    ended = sentence(_outcome_text(outcome))
+    is_stopped = outcome is Outcome.STOPPED
+    if view.after_stop is None:
+        return "It is starting." if is_stopped and episode.is_starting else ended
+    after = sentences.after_stop_sentence(view.after_stop, episode.asking.time_zone, view.now)
+    return after if is_stopped else f"{ended} {after}"
 
 
 def _unseen_minutes(view: ApprovalView) -> int | None:

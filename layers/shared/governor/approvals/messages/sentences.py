@@ -196,6 +196,12 @@ def after_stop_text(after: AfterStop, zone: str, now: UtcDatetime) -> str:
     return f"was stopped {stopped}, {done} {time_with_zone(after.at, zone, now)}"
 
 
+def after_stop_sentence(after: AfterStop, zone: str, now: UtcDatetime) -> str:
+    """Return what became of an instance that was stopped, as a sentence: `It was stopped Mon 21:39,
+    started again Tue 08:00 UTC.`"""
+    return sentence(f"It {after_stop_text(after, zone, now)}")
+
+
 def comes_next_text(
     episode: Episode, now: UtcDatetime, after: AfterStop | None = None
 ) -> list[str]:
