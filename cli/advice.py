@@ -59,7 +59,11 @@ _NOTES = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what could cost less, the most expensive first; or dismiss a part of it."""
+    """Print what could cost less, the most expensive first; or dismiss a part of it.
+
+    Raises:
+        CommandError: something could not be read or written, or the ID is none of advice.
+    """
     at = now()
     if arguments.dismiss:
         return _dismiss(arguments, at)

@@ -46,6 +46,9 @@ class Billing(Adapter):
         """Return the On-Demand cost of each day that no Savings Plan covers.
 
         It is that of accelerated families, in all accounts that the payer pays for.
+
+        Raises:
+            CloudError: Cost Explorer refuses, or answers what is no amount.
         """
         asked: Any = {
             "TimePeriod": {"Start": f"{hours.start:%Y-%m-%d}", "End": f"{hours.end:%Y-%m-%d}"},

@@ -123,7 +123,11 @@ class Demo:
             raise LocalCloudError(f"{failure}\nerrors of the functions: {self.scene.errors()}")
 
     def await_questions(self) -> list[dict[str, Any]]:
-        """Wait until every workflow has either asked or ended. Return the questions."""
+        """Wait until every workflow has either asked or ended. Return the questions.
+
+        Raises:
+            LocalCloudError: none has asked, one has failed, or nothing moves any more.
+        """
         questions = self._wait_for(self._questions, "not every workflow has asked")
         if not questions:
             raise LocalCloudError("every workflow has ended, and none has asked")

@@ -245,6 +245,9 @@ def parsed(line: Sequence[str]) -> argparse.Namespace:
 
     As argparse does, it ends the program where the line is wrong or asks for help. A line without
     any word is wrong, too, and prints the help; `help COMMAND` is `COMMAND --help`.
+
+    Raises:
+        SystemExit: the line is wrong or asks for help.
     """
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])

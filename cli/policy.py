@@ -262,7 +262,12 @@ def _meant(path: str) -> str:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Print which overrides apply to an instance, what they set, and what is not a default."""
+    """Print which overrides apply to an instance, what they set, and what is not a default.
+
+    Raises:
+        CommandError: the policy or the instance could not be read, or its overrides contradict
+            each other.
+    """
     session = aws.session()
     book = _book(arguments, session)
     instance = _instance(arguments.instance, session)

@@ -170,6 +170,9 @@ def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: 
     """Say which newer version than the one in force the next one replaces.
 
     The replaced version never comes into force.
+
+    Raises:
+        CommandError: the stack or the versions could not be read.
     """
     outputs, _ = described(arguments.stack_name, session)
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
@@ -264,7 +267,11 @@ def _whole_version(s3: Any, bucket: str, text: str) -> str:
 
 
 def history(arguments: argparse.Namespace) -> int:
-    """Print the newest versions, newest first."""
+    """Print the newest versions, newest first.
+
+    Raises:
+        CommandError: the stack or the versions could not be read.
+    """
     session = aws.session()
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
     outputs, _ = described(arguments.stack_name, session)

@@ -99,6 +99,12 @@ class Comparison:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Compare the bill with the ledger, and store corrections if asked. Return 1 when an instance
+    ran while it counts as saved.
+
+    Raises:
+        CommandError: the bill or the ledger could not be read, or a correction not stored.
+    """
     now = times.now()
     path = Path(arguments.file)
     with Progress(f"reading {path.name}"):

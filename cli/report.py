@@ -78,6 +78,11 @@ _JOB_COLUMNS = (
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Print the report of a month, or the part of it that is asked for.
+
+    Raises:
+        CommandError: the options contradict each other, or something could not be read.
+    """
     now = times.now()
     start = _month(arguments.month or month_of(now), now)
     chosen = "json" if arguments.json else arguments.format

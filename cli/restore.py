@@ -46,7 +46,11 @@ _Key = tuple[str, str]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Put the missing items back."""
+    """Put the missing items back.
+
+    Raises:
+        CommandError: a check refuses it, or an item could not be read or written.
+    """
     stack = Stack(arguments.stack_name, aws.session())
     check(stack)
     try:

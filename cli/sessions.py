@@ -50,7 +50,11 @@ class _Session:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the current sessions, or end some. Return 1 when there was none to end."""
+    """Print the current sessions, or end some. Return 1 when there was none to end.
+
+    Raises:
+        CommandError: the stack or the sessions could not be read, or a session could not be ended.
+    """
     session = aws.session()
     now = datetime.now(tz=UTC)
     table_name = described(arguments.stack_name, session)[0].get("StateTableName", "")

@@ -70,7 +70,11 @@ NamedBook = tuple[str, PolicyBook]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, replay and report. Return 0 when that could be done, whatever came of it."""
+    """Read, replay and report. Return 0 when that could be done, whatever came of it.
+
+    Raises:
+        CommandError: the options contradict each other, or something could not be read or written.
+    """
     if arguments.traces and (arguments.days or arguments.region):
         raise CommandError("--traces replays whole files: leave out --days and --region")
     _check_recommend(arguments)

@@ -52,7 +52,11 @@ class _Zone:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the zones, the cheapest first; return 1 when no price could be read, else 0."""
+    """Print the zones, the cheapest first; return 1 when no price could be read, else 0.
+
+    Raises:
+        CommandError: the type is not known, or the Regions or the account could not be read.
+    """
     name = arguments.instance_type
     if shape_of(name) is None:
         raise CommandError(f"{name!r} is no accelerated type that this release knows")

@@ -76,7 +76,11 @@ class _Inventory:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what is left, or remove some of it; return 1 when not all could be read or removed."""
+    """Show what is left, or remove some of it; return 1 when not all could be read or removed.
+
+    Raises:
+        CommandError: an option or the confirmation is wrong, or AWS could not be asked.
+    """
     session = aws.session(arguments.region or ())
     stack = Stack(arguments.stack_name, session)
     try:

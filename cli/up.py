@@ -115,6 +115,7 @@ def _codes(scene: Scene, api: str) -> Callable[[], str]:
     person = Api(api, session)
 
     def code() -> str:
+        """Return a code that opens the console. Raises: RuntimeError if the API gives none."""
         try:
             answer = person.call("POST", "/api/console", {})
         except CommandError as error:

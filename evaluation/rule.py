@@ -24,7 +24,11 @@ MEMORY_BINS = 15 * 60 // BIN_SECONDS
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Ask after so many idle minutes; sooner once every GPU has released its memory, if that is
-    set."""
+    set.
+
+    Raises:
+        ValueError: a window is no whole number of 5-minute bins.
+    """
 
     window_minutes: int
     released_minutes: int | None = None

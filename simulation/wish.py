@@ -55,6 +55,8 @@ def wishes_of(
         raise ReplayError("the policies have different selectors: back-test them one by one")
 
     def names_of(instance: Instance) -> tuple[str, ...]:
+        """Return the names of the metrics by which all policies judge the instance. Raises:
+        ReplayError if they differ."""
         own_names = {_metric_names(of(instance).metrics) for of in policies_of_instance}
         if len(own_names) != 1 or not own_names <= groups.keys():
             raise ReplayError(

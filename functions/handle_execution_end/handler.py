@@ -17,7 +17,8 @@ from governor.wiring.observability import logger, observed
 
 @observed(endings.handle_execution_end(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -> dict[str, Any]:
-    """Handle a `Step Functions Execution Status Change`; return whether it closed an episode."""
+    """Handle a `Step Functions Execution Status Change`; return whether it closed an episode.
+    Raises: InputError for another event, or a name that is not that of an episode; CloudError."""
     ended = parse(ExecutionEndEvent, event)
     logger.append_keys(episode=ended.name, status=ended.status)
     if ended.status not in ("FAILED", "TIMED_OUT", "ABORTED"):

@@ -26,7 +26,9 @@ HUB = PARTS.hub.account
 @observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
     """`{"check": "sweep"}`, `"health"` or `"scan"` to `{"check", "targets": [{"account",
-    "region"}], "target_count"}`; an event of S3 about the policy to `{}`."""
+    "region"}], "target_count"}`; an event of S3 about the policy to `{}`. Raises: InputError for
+    any other event; ConfigurationError if the policy has too many targets for one stack;
+    CloudError."""
     if event.get("source") == "aws.s3":
         require_account(HUB, event)
         plan.review(policy_writer(event))

@@ -20,7 +20,7 @@ def handler(
     event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]
 ) -> dict[str, Any]:
     """Record an outcome, or the error that a step ended in; return the outcome that stands, and its
-    reason."""
+    reason. Raises: InputError for an event with neither; what `RecordOutcome` raises."""
     payload = parse(OutcomePayload, event)
     ref = payload.episode.to_domain()
     outcome = payload.outcome

@@ -155,7 +155,7 @@ def pages_of(site: Site) -> list[str]:
 
 
 def offers(pages: list[str]) -> list[bool]:
-    """Whether each of these pages offers to start the instance."""
+    """Return for each of these pages if it offers to start the instance."""
     return [BUTTON in page for page in pages]
 
 

@@ -59,7 +59,8 @@ class ReservedInstances(Kind[Purchase, None]):
         CloudError."""
 
         def read(record: Any) -> Purchase | None:
-            """Return a purchase of an accelerated type; `None` for any other record."""
+            """Return a purchase of an accelerated type; `None` for any other record. Raises:
+            ArithmeticError, LookupError, TypeError or ValueError for a record in another form."""
             return _purchase(place, record)
 
         active = [{"Name": "state", "Values": ["active"]}]
@@ -176,7 +177,7 @@ def _free(place: Place) -> list[Use]:
 
     def read(record: Any) -> Use | None:
         """Return the free instances of an active reservation; `None` if it has none, and for a
-        Capacity Block."""
+        Capacity Block. Raises: LookupError or TypeError for a record in another form."""
         is_block = record.get("ReservationType") == "capacity-block"
         if record["State"] != "active" or is_block or not record["AvailableInstanceCount"]:
             return None

@@ -30,7 +30,8 @@ class AutoScalingGroups(Keepers):
 
         def read(record: Any) -> Keeper | None:
             """Return a group that keeps accelerated instances; `None` for any other, and for one
-            that EKS or Batch runs."""
+            that EKS or Batch runs. Raises: ArithmeticError, LookupError, TypeError or ValueError
+            for a record in another form."""
             tags = tags_in(record)
             if auto_scaling.NODE_GROUP_TAG in tags or auto_scaling.BATCH_TAG in tags:
                 return None

@@ -174,7 +174,8 @@ def _variants(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _variant(record: Mapping[str, Any], config: Mapping[str, Any]) -> Variant | None:
-    """Return a variant; `None` if it has no instances: it is serverless, or scaled to zero."""
+    """Return a variant; `None` if it has no instances: it is serverless, or scaled to zero. Raises:
+    LookupError or TypeError for a record in another form."""
     count_by_type: dict[str, int | None] = {}
     pools = record.get("InstancePools") or ()
     for pool in pools:
