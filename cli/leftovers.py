@@ -31,7 +31,7 @@ from governor.core.instance import (
 from governor.core.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import StoragePrices
-from governor.episode.rules.plan import ADDRESS_USD_PER_HOUR
+from governor.episode.rules.plan_effects import ADDRESS_USD_PER_HOUR
 from governor.episode.store.episodes import Episodes
 from governor.money.model.ledger import LedgerEntry
 from governor.money.store.ledger import Ledger

@@ -51,6 +51,7 @@ FILES = (
     "episode/model/episode.py",
     "episode/model/plan.py",
     "episode/rules/plan.py",
+    "episode/rules/plan_effects.py",
     "evidence/check_freshness.py",
     "evidence/rules/figures.py",
     "evidence/rules/freshness.py",
@@ -94,7 +95,7 @@ TESTS = (
     "tests/unit/web",
 )
 """Tests of the rooms that these files are in, and of their purposes: others notice nothing."""
-LOST = {"_losses", "_lost_disks", "_lost_with_instance", "_stays", "_instance_text"}
+LOST = {"losses_of", "_lost_disks", "_lost_with_instance", "stays_of", "_instance_text"}
 """Functions whose texts count, too: what the page says is lost, and what stays."""
 SURVIVED, NOTICED, BROKEN = 0, 1, 3
 _PAIRS: list[tuple[type, type]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq)]

@@ -18,7 +18,8 @@ from governor.core.instance import Instance, Target
 from governor.core.units import Usd, UsdPerHour, UtcDatetime
 from governor.episode.model.episode import Episode, Outcome, Restart
 from governor.episode.model.plan import Price, Saving, Step
-from governor.episode.rules.plan import main_of, saving_of
+from governor.episode.rules.plan import main_of
+from governor.episode.rules.plan_effects import saving_of
 from governor.episode.store.episodes import Episodes
 from governor.episode.store.instances import Instances
 from governor.evidence.ports import InstanceReader

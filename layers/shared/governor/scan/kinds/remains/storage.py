@@ -12,7 +12,7 @@ from typing import Any
 from governor.core.instance import Instance, Volume
 from governor.core.units import HOURS_PER_MONTH, Usd, UsdPerHour
 from governor.episode.model.plan import StoragePrices
-from governor.episode.rules.plan import ADDRESS_USD_PER_HOUR
+from governor.episode.rules.plan_effects import ADDRESS_USD_PER_HOUR
 from governor.scan.kind import Place
 
 DESCRIBE_VOLUMES = "ec2:DescribeVolumes"
