@@ -184,7 +184,13 @@ class Caller:
     def is_approver(self, episode: Episode) -> bool:
         """Return whether the caller is an approver or admin of the instance of an episode. Its
         terms may still keep them from some answers."""
-        return (self.rank_for(episode) or Rank.VIEWER) >= Rank.APPROVER
+        return self.approves(episode.ref.account, episode.project, episode.owner)
+
+    def approves(self, account: str, project: str, owner: str) -> bool:
+        """Return whether the caller is an approver or admin of an instance of this account, project
+        and owner."""
+        rank = self.rank(account, project, owner)
+        return rank is not None and rank >= Rank.APPROVER
 
     def require_fresh_sign_in(self, now: UtcDatetime) -> None:
         """Refuse a caller who last proved to their issuer 15 minutes ago or more who they are, or

@@ -24,7 +24,7 @@ from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.core.units import UtcDatetime, in_parts, iso
 from governor.episode.ports import Undoer
-from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again
+from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again, ticked_ids
 from governor.web.listed_questions import ListedQuestions, listed_questions
 from governor.web.pages import Form, Visitor, approval_page
 
@@ -47,8 +47,6 @@ _COLUMNS = (
     "action",
     "expires_at",
 )
-_PICK = "pick-"
-"""Begins the name of the check box of a question; its id follows."""
 
 
 def questions(
@@ -187,10 +185,7 @@ class Answers:
         if none or more than 50 are ticked, or the form holds no answer; NotFound, before any is
         answered, if the caller may not see one of them; CloudError; PolicyError if an exemption
         needs today's policy and it cannot be read."""
-        picked = []
-        for field, value in request.query.items():
-            if field.startswith(_PICK) and value == "yes":
-                picked.append(field.removeprefix(_PICK))
+        picked = ticked_ids(request.query)
         if not picked:
             raise InputError("select at least one of them")
         if len(picked) > ROWS:

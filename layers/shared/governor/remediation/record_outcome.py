@@ -14,6 +14,7 @@ from governor.alerts.store import Deliveries
 from governor.approvals.deliver_decision import answer_document, must_be_answered
 from governor.approvals.messages.ends import outcome_alert
 from governor.approvals.model.approval import ApprovalStatus
+from governor.approvals.rules.answers import is_approved_by_silence
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.rules.sealing import is_for_lack_of_a_seal
 from governor.approvals.store.approvals import Approvals
@@ -278,10 +279,8 @@ class RecordOutcome:
         """
         approval = must_be_answered(self.approval_store.approval(episode.approval_id))
         is_approved = approval.status is ApprovalStatus.APPROVED
-        acts_on_silence = (
-            approval.status is ApprovalStatus.EXPIRED and episode.asking.acts_on_silence
-        )
-        if claimed in _OF_A_RECHECK and (is_approved or acts_on_silence):
+        is_agreed = is_approved or is_approved_by_silence(episode, approval)
+        if claimed in _OF_A_RECHECK and is_agreed:
             return self._noted_end(episode, claimed, error)
         answer = answer_document(approval)
         outcome = _OUTCOMES.get(str(answer["decision"])) or answer.get("outcome")

@@ -24,6 +24,8 @@ from governor.episode.ports import Undoer
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
+_PICK = "pick-"
+"""Begins the name of the check box of a question in a list; its id follows."""
 END_KEEP = "end-keep"
 """The value of a button that answers no question: it ends a keep before its date."""
 UNDO: Final = "undo"
@@ -89,6 +91,16 @@ def posted(
     return Decision(
         answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None
     )
+
+
+def ticked_ids(form: Mapping[str, str]) -> list[str]:
+    """Return the ids of the questions that the form of a list ticks, in their order; empty if it
+    ticks none."""
+    ticked: list[str] = []
+    for name, value in form.items():
+        if name.startswith(_PICK) and value == "yes":
+            ticked.append(name.removeprefix(_PICK))
+    return ticked
 
 
 def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:

@@ -21,6 +21,7 @@ from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.messages.consequence import consequence, consequence_of_question
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
 from governor.approvals.model.terms import Role
+from governor.approvals.rules.answers import is_approved_by_silence
 from governor.approvals.rules.approval import (
     keep_end,
     keep_label,
@@ -32,11 +33,9 @@ from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page
 from governor.core.units import (
-    Usd,
     UtcDatetime,
     clip,
     clock,
-    daily_cost,
     iso,
     plural,
     sentence,
@@ -174,7 +173,8 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         notice=_notice(view),
         late_text=late_hold_text(episode, view.now),
         may_undo=_may_undo(view, form.visitor),
-        start_usd_per_day=_start_usd_per_day(episode),
+        start_cost=sentences.start_cost_text(episode),
+        start_button=sentences.start_button_text(episode),
         may_end_keep=_may_end_keep(view, form),
         may=allowed_answers,
         is_rehearsal=episode.mode is Mode.OBSERVE,
@@ -187,8 +187,7 @@ def _is_agreed(view: ApprovalView) -> bool:
     approval = view.approval
     if approval.decision is not None:
         return approval.decision.answer is Answer.APPROVE
-    is_expired = approval.status is ApprovalStatus.EXPIRED
-    return is_expired and view.episode.asking.acts_on_silence
+    return is_approved_by_silence(view.episode, approval)
 
 
 def _start_lines(view: ApprovalView) -> list[str]:
@@ -213,14 +212,6 @@ def _may_undo(view: ApprovalView, visitor: Visitor) -> bool:
     if not is_approver or visitor.only_looks:
         return False
     return may_undo(view.episode.terms, visitor.person)
-
-
-def _start_usd_per_day(episode: Episode) -> Usd | None:
-    """Return what a day of the instance costs once it is started again; `None` if its price is not
-    known."""
-    if episode.price.usd_per_hour is None:
-        return None
-    return daily_cost(episode.price.usd_per_hour)
 
 
 def _may_end_keep(view: ApprovalView, form: Form) -> bool:

@@ -26,7 +26,15 @@ from governor.episode.model.episode import Episode
 from governor.episode.ports import Undoer
 from governor.policy.model.contacts import Ownership
 from governor.web import pages
-from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again, status_of
+from governor.web.answers import (
+    END_KEEP,
+    UNDO,
+    keep_until,
+    posted,
+    start_again,
+    status_of,
+    ticked_ids,
+)
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, LiveSession, Sessions, clear_cookie
@@ -41,8 +49,6 @@ _GONE = (
 _SIGN_OUT = "sign-out"
 """The value of a button that answers no question: it ends the session, so that no copy of its
 cookie opens anything."""
-_PICK = "pick-"
-"""Begins the name of the check box of a question; its id follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,7 @@ class ApprovalSite:
                 status_of(error),
                 problem=str(error),
                 refused=request.form.get("answer", ""),
-                ticked=_ticked_in(request.form),
+                ticked=ticked_ids(request.form),
             )
 
     def _record_refused_answer(self, request: Request, visitor: Visitor, why: str) -> None:
@@ -331,7 +337,7 @@ class ApprovalSite:
         """Return the questions of the request's digest that its form ticks, in their order; empty
         if it ticks none. Raises: NotFound if the digest is gone; CloudError."""
         picked: list[ApprovalView] = []
-        ticked = _ticked_in(request.form)
+        ticked = ticked_ids(request.form)
         for view in self.show.digest(request.approval_id):
             if view.approval.approval_id in ticked:
                 picked.append(view)
@@ -375,15 +381,6 @@ class ApprovalSite:
             return self.signer.earlier(approval_id, recipient, ends_at)
         number = self.show.delivery_store.numbers(approval_id).get(recipient, EVERYBODY)
         return self.signer.relative(approval_id, number)
-
-
-def _ticked_in(form: Mapping[str, str]) -> frozenset[str]:
-    """Return the ids of the questions that a digest's form ticks; empty if it ticks none."""
-    ticked: set[str] = set()
-    for name, value in form.items():
-        if name.startswith(_PICK) and value == "yes":
-            ticked.add(name.removeprefix(_PICK))
-    return frozenset(ticked)
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:

@@ -28,8 +28,9 @@ from governor.approvals.messages.failures import (
 )
 from governor.approvals.messages.questions import episode_alert
 from governor.approvals.messages.sentences import restart_text
-from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
+from governor.approvals.model.approval import Answer, Approval
 from governor.approvals.rules.after_stop import AfterStop, can_be_started
+from governor.approvals.rules.answers import is_approved_by_silence
 from governor.approvals.rules.approval import stage_id
 from governor.core.episode_ref import EpisodeRef
 from governor.core.hashing import short_hash
@@ -263,8 +264,7 @@ def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -
         return "approved"
     if episode.mode is Mode.AUTO:
         return "auto"
-    is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    if is_expired and episode.asking.acts_on_silence:
+    if approval is not None and is_approved_by_silence(episode, approval):
         return "silence"
     return ""
 

@@ -183,6 +183,23 @@ def start_text(start_try: StartTry, zone: str, now: UtcDatetime) -> list[str]:
     return template_lines("start", values, zone, now)
 
 
+def start_cost_text(episode: Episode) -> str:
+    """Return what the stopped instance costs once it is started again, as a sentence."""
+    usd_per_hour = episode.price.usd_per_hour
+    if usd_per_hour is None:
+        return "It costs money again while it runs; its price is not known."
+    return f"It costs {usd(daily_cost(usd_per_hour))} a day again while it runs."
+
+
+def start_button_text(episode: Episode) -> str:
+    """Return the text of the button that starts the stopped instance again: `Start it: $136 a day`;
+    without the cost if that is not known."""
+    usd_per_hour = episode.price.usd_per_hour
+    if usd_per_hour is None:
+        return "Start it"
+    return f"Start it: {usd(daily_cost(usd_per_hour))} a day"
+
+
 _CANCELED = (Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from governor.approvals.model.approval import Answer, ApprovalStatus, Decision
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.core.errors import DecisionRefused
 from governor.core.hashing import short_hash
 from governor.episode.model.episode import Episode
@@ -73,6 +73,12 @@ def repeats(stored: Decision | None, new: Decision) -> bool:
     which came too late.
     """
     return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)
+
+
+def is_approved_by_silence(episode: Episode, approval: Approval) -> bool:
+    """Return whether the question has expired without an answer, and the policy that it was asked
+    under takes that for a yes."""
+    return approval.status is ApprovalStatus.EXPIRED and episode.asking.acts_on_silence
 
 
 def hold_hash(hold: Hold) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from governor.approvals.messages.failures import why_ended
-from governor.approvals.model.terms import Rank, Scope
+from governor.approvals.model.terms import Scope
 from governor.console.cells import name_html, state_html
 from governor.console.current_fleet import Row
 from governor.console.formats import TEMPLATES
@@ -214,8 +214,7 @@ def record_href(row: FleetRow) -> str:
 def start_again_href(request: ViewRequest, row: FleetRow) -> str:
     """Return the address that confirms a start of this stopped instance, with its cost; empty if
     the caller is no approver of it."""
-    rank = request.caller.rank(row.account, row.project, row.owner)
-    if rank is None or rank < Rank.APPROVER:
+    if not request.caller.approves(row.account, row.project, row.owner):
         return ""
     return f"{record_href(row)}&start=1#start"
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from governor.alerts.templates import template_lines
 from governor.approvals.decide import Decide
+from governor.approvals.messages.sentences import start_button_text, start_cost_text
 from governor.approvals.model.approval import Approval
 from governor.approvals.model.terms import Rank
 from governor.approvals.rules.after_stop import can_be_started
@@ -115,7 +116,8 @@ def instance(request: ViewRequest) -> Page:
             "costs_before": None if last_stop is None else _costs_before(last_stop),
             "closed": closed_line,
             "is_starting_shown": bool(request.query.get("start")),
-            "start_usd_per_day": _start_usd_per_day(startable),
+            "start_cost": "" if startable is None else start_cost_text(startable),
+            "start_button": "" if startable is None else start_button_text(startable),
             "kept_for": _kept_for(request, startable),
             "target": target,
             "instance_id": instance_id,
@@ -187,14 +189,6 @@ def _costs_before(entry: LedgerEntry) -> _CostsBefore | None:
     if price is None or whole is None:
         return None
     return _CostsBefore(daily_cost(price), daily_cost(whole - price))
-
-
-def _start_usd_per_day(startable: Episode | None) -> Usd | None:
-    """Return what a day of the stopped instance costs once it is started again; `None` if there is
-    none, or its price is not known."""
-    if startable is None or startable.price.usd_per_hour is None:
-        return None
-    return daily_cost(startable.price.usd_per_hour)
 
 
 def _kept_for(request: ViewRequest, startable: Episode | None) -> timedelta:
