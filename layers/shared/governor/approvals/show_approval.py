@@ -71,8 +71,7 @@ class ApprovalView:
     @property
     def can_decide(self) -> bool:
         """Return whether the question is open, and not past its time to answer."""
-        is_pending = self.approval.status is ApprovalStatus.PENDING
-        return is_pending and self.now < self.approval.expires_at
+        return self.approval.is_open(self.now)
 
     @property
     def can_hold(self) -> bool:

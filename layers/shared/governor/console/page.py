@@ -249,7 +249,7 @@ class ViewRequest:
         shown_rows: list[Row] = []
         for row, page in rows:
             if row.approval_id in hidden_questions:
-                shown_rows.append((_without_question(row), page))
+                shown_rows.append((replace(row.without_question(), episode=None), page))
             else:
                 shown_rows.append((row, page))
         return shown_rows
@@ -347,24 +347,12 @@ class ViewRequest:
         return timedelta(days=self.reader.policy.ledger.saving_counts_days)
 
 
-def _without_question(row: FleetRow) -> FleetRow:
-    """Return the row without its episode and question. Use it if the caller may not see these."""
-    return replace(
-        row,
-        episode=None,
-        approval_id=None,
-        asked_at=None,
-        expires_at=None,
-        acts_on_silence=False,
-    )
-
-
 def _has_open_question(row: FleetRow, now: UtcDatetime) -> bool:
     """Return whether the row has a question whose deadline is not past, or which acts if nobody
     answers; true also for one that was not sent yet, which has no deadline."""
     if not row.approval_id or not row.episode:
         return False
-    return row.acts_on_silence or row.expires_at is None or row.expires_at > now
+    return row.acts_on_silence or not row.is_time_to_answer_over(now)
 
 
 def _negative_price(row_and_page: Row) -> Decimal | int:

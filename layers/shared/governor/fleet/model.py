@@ -104,6 +104,16 @@ class FleetRow:
             return None
         return TERMINATED if self.verb == "terminate" else STOPPED
 
+    def is_time_to_answer_over(self, now: UtcDatetime) -> bool:
+        """Return whether the time to answer its question is over; false if no question was sent."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def without_question(self) -> FleetRow:
+        """Return the row without its open question; the episode stays."""
+        return replace(
+            self, approval_id=None, asked_at=None, expires_at=None, acts_on_silence=False
+        )
+
     @property
     def is_idle(self) -> bool:
         """Return whether the measurements of the instance say that it is idle, even if another

@@ -29,7 +29,6 @@ from governor.alerts.model import (
 )
 from governor.alerts.store import Deliveries
 from governor.approvals.messages.failures import cause_of
-from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.rules.sealing import SealMaker
 from governor.core.errors import CloudError
@@ -460,5 +459,4 @@ def _is_still_open(verified: VerifiedAlert, now: UtcDatetime) -> bool:
     approval = verified.approval
     if episode is None or approval is None:
         return True
-    is_pending = approval.status is ApprovalStatus.PENDING
-    return is_pending and episode.phase is not Phase.CLOSED and approval.expires_at > now
+    return approval.is_open(now) and episode.phase is not Phase.CLOSED

@@ -137,6 +137,10 @@ class Approval:
         """
         return self.answer_by or self.expires_at
 
+    def is_open(self, now: UtcDatetime) -> bool:
+        """Return whether the question is undecided, and not past its time to answer."""
+        return self.status is ApprovalStatus.PENDING and now < self.expires_at
+
     @property
     def was_delivered(self) -> bool:
         """Return whether a channel has delivered the question. Only then does a task begin to wait

@@ -7,7 +7,7 @@ see.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -195,8 +195,8 @@ def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
         next_text = _next_of_closed(request, row, state)
         return Line(row, color, text, next_text, record_href(row), start_href)
     if row.approval_id in request.answered_ids:
-        row = replace(row, approval_id=None, asked_at=None, expires_at=None, acts_on_silence=False)
-        return Line(row, color, text, "answered since the last sweep", address)
+        text_next = "answered since the last sweep"
+        return Line(row.without_question(), color, text, text_next, address)
     return Line(row, color, text, _next(row, page.mode, request.caller.zone, request.now), address)
 
 
@@ -313,7 +313,7 @@ def _next_in_episode(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
-        if row.expires_at <= now:
+        if row.is_time_to_answer_over(now):
             return _next_after_silence(row)
         return time_left(row.expires_at, row.done_by_silence, now)
     if mode == "auto":
@@ -354,7 +354,7 @@ def questions(request: ViewRequest) -> list[Row]:
 def _was_carried_out(request: ViewRequest, row: FleetRow) -> bool:
     """Return whether the time to answer the row's question is over and the instance was stopped or
     terminated since the sweep. Raises: CloudError."""
-    if row.expires_at is None or row.expires_at > request.now:
+    if not row.is_time_to_answer_over(request.now):
         return False
     return all(
         (running.account, running.region, running.instance_id)

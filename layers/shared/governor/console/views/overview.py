@@ -125,8 +125,9 @@ def _earliest(moments: Iterable[UtcDatetime | None]) -> UtcDatetime | None:
 def _next_to_end(questions: Sequence[Row], now: UtcDatetime) -> FleetRow | None:
     """Return the row of the question that ends first, of those that are sent and take answers;
     `None` if none is."""
-    sent_rows = [row for row, _ in questions if row.expires_at is not None and row.expires_at > now]
-    return min(sent_rows, key=lambda row: row.expires_at or NEVER, default=None)
+    sent_rows = [row for row, _ in questions if row.expires_at is not None]
+    open_rows = [row for row in sent_rows if not row.is_time_to_answer_over(now)]
+    return min(open_rows, key=lambda row: row.expires_at or NEVER, default=None)
 
 
 def _days_table(days: Sequence[tuple[date, tuple[Usd, ...]]]) -> Table:
