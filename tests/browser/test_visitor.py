@@ -58,3 +58,36 @@ def test_a_scheme_that_changes_more_than_colors_is_found(
 
     with pytest.raises(AssertionError, match="display: block"):
         visitor.assert_at_ease_in_every_scheme()
+
+
+_CELL = "<p>as plain as others</p>"
+_OF_TEXTS = """<!doctype html><html lang="en"><title>Texts</title>
+<style>body {{ color: #000; background: #fff }} {}</style><main><h1>Texts</h1>{}</main>"""
+
+
+@pytest.mark.parametrize(
+    ("style", "body"),
+    [
+        ("", _CELL + '<p style="color: #bbb">too faint</p>'),
+        (".late { color: #bbb }", _CELL + '<p class="late">too faint</p>'),
+        ("p:nth-child(4) { background: #222 }", _CELL * 5),
+        ("@media (prefers-color-scheme: dark) { p + p + p { color: #bbb } }", _CELL * 3),
+        ("p { color: #bbb }", "<p hidden>too faint</p><p>too faint</p>"),
+        ("p { color: #bbb }", "<p>-</p><p>too faint</p>"),
+        ("label { color: #bbb }", "<label>Off <input disabled></label><label>On <input></label>"),
+        (
+            "button { color: #bbb; background: #fff }",
+            "<button disabled>Off</button><button>On</button>",
+        ),
+        (".box { background: #222 }", f'<div>{_CELL}</div><div class="box">{_CELL}</div>'),
+        ("i { position: absolute; left: 0; color: #bbb }", f"{_CELL}<i>ab</i>"),
+    ],
+)
+def test_a_faint_text_among_others_is_found(new_visitor: NewVisitor, style: str, body: str) -> None:
+    """The contrast of texts that look alike is measured once; each of these looks different from
+    the one before it."""
+    visitor = new_visitor()
+    visitor.page.set_content(_OF_TEXTS.format(style, body))
+
+    with pytest.raises(AssertionError, match="color-contrast"):
+        visitor.assert_at_ease_in_every_scheme()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.browser.looks import LOOK_AT_MARKED, MARK
+
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Error, Frame, Page
 
@@ -189,12 +191,14 @@ class Visitor:
         """Return what axe-core finds wrong with the page, and its version.
 
         Its script is parsed once a page, and nothing but the violations comes back: what passed
-        would be most of the work.
+        would be most of the work. The contrast of texts that look alike is measured once.
         """
         from axe_playwright_python.base import AXE_SCRIPT
 
         if self.page.evaluate("window.axe === undefined"):
             self.page.evaluate(AXE_SCRIPT)
+            self.page.evaluate(LOOK_AT_MARKED)
+        self.page.evaluate(MARK)
         found: dict[str, Any] = self.page.evaluate(_RUN_AXE, options)
         return found
 
