@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,26 +46,104 @@ import handler
 print(*sys.modules)
 print(*opened)
 """
+"""Imports the handler of a function; prints the modules that are loaded then, and the services
+whose clients were opened."""
+OF_EVERY_FUNCTION = ("botocore.client", "botocore.session", "pydantic", "pydantic.type_adapter")
+"""Libraries that every cold start loads, and that read nothing of the environment then."""
+FORKS = """
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+probe, folder, *libraries = sys.argv[1:]
+for name in libraries:
+    importlib.import_module(name)
+
+for number, line in enumerate(sys.stdin):
+    asked = json.loads(line)
+    files = [Path(folder, f"{number}.{kind}") for kind in ("out", "err")]
+    pid = os.fork()
+    if pid == 0:
+        for standard, path in enumerate(files, 1):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), standard)
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        sys.path[:0] = asked["path"]
+        status = 1
+        try:
+            exec(probe, {"__name__": "__main__"})
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    _, status = os.waitpid(pid, 0)
+    answer = [os.waitstatus_to_exitcode(status), *(path.read_text() for path in files)]
+    print(json.dumps(answer), flush=True)
+"""
+"""Forks a process for each function that it is asked for, as importing the libraries again would
+be most of each cold start."""
+
+
+class ColdStarts:
+    """A process that has loaded the libraries of every function, and forks for each cold start."""
+
+    def __init__(self, folder: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", FORKS, PROBE, folder, *OF_EVERY_FUNCTION],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}/layers/shared"},
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, function: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """The handler of a function, imported in a process of its own; prints the modules it has
+        loaded and the services whose clients it has opened."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {
+            "path": [f"{ROOT}/layers/shared", f"{ROOT}/functions/{function}"],
+            "environment": {
+                "PATH": os.environ["PATH"],
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "POWERTOOLS_METRICS_NAMESPACE": "test",
+                **environment,
+            },
+        }
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        status, output, errors = json.loads(self._process.stdout.readline())
+        return subprocess.CompletedProcess([function], status, output, errors)
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cold_starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One such process for all tests here."""
+    starts = ColdStarts(str(tmp_path_factory.mktemp("cold-starts")))
+    STARTS.append(starts)
+    yield
+    STARTS.remove(starts)
+    starts.end()
+
+
+STARTS: list[ColdStarts] = []
+"""The process of this run."""
 
 
 def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """The handler of a function, imported in a fresh process; prints the modules it has loaded and
-    the services whose clients it has opened."""
-    return subprocess.run(
-        [sys.executable, "-c", PROBE],
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT}/layers/shared:{ROOT}/functions/{function}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "POWERTOOLS_METRICS_NAMESPACE": "test",
-            **environment,
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """The handler of a function, imported in a process of its own."""
+    return STARTS[0].run(function, environment)
 
 
 @cache
