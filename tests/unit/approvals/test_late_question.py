@@ -12,7 +12,7 @@ import pytest
 from governor.approvals.ask_owner import TRIES_TO_ASK_EVERY, AskOwner
 from governor.approvals.model.approval import Approval, Stage
 from governor.approvals.rules.approval import asked_at, silence_from
-from governor.core.errors import MustWait, SafetyError
+from governor.core.errors import MustWait, SafetyError, Throttled, Unavailable
 from governor.core.units import parse_iso
 from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
@@ -130,16 +130,84 @@ def test_a_question_on_time_keeps_its_times(minutes: int) -> None:
     assert until + LIMIT == late.approval.expires_at
 
 
-def test_a_repeated_call_returns_the_times_that_it_stores() -> None:
-    """The first may have died after its write. The workflow waits for what the last one says."""
+@pytest.mark.parametrize("minutes", [2, 16, 50])
+def test_a_repeated_call_moves_nothing_and_sends_nothing(minutes: int) -> None:
+    """Before, the question was moved again and its message was published again. The answer of the
+    first call was lost: it had timed out, or Lambda failed."""
     late = Late()
-    late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    stored = late.approval
+    late.world.clock.moment = MON + timedelta(minutes=minutes)
+    second = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+
+    assert MOVED == first.moved
+    assert first == second
+    assert stored == late.approval
+    assert 1 == len(late.world.announcer.sent)
+
+
+@pytest.mark.parametrize("minutes", [0, 14])
+def test_a_repeated_call_about_a_question_on_time_does_not_move_it(minutes: int) -> None:
+    """It was asked on time, although the repeated call comes later than that."""
+    late = Late()
+    late.world.clock.moment = FRI + timedelta(minutes=minutes)
+    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    late.world.clock.moment += timedelta(minutes=5)
+    second = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+
+    assert first == second
+    assert late.approval.moved_schedule is None
+    assert 1 == len(late.world.announcer.sent)
+
+
+def test_a_repeated_call_does_not_wait_for_the_end_of_a_freeze_that_began_since() -> None:
+    """People have the question, and its time must begin."""
+    late = Late()
+    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
+
+    assert first == late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+
+
+def test_a_repeated_call_sends_what_the_first_did_not_with_the_same_times() -> None:
+    """The first one had died between its write and its message."""
+    late = Late()
+    late.world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    late.world.announcer.failure = None
     late.world.clock.moment = MON + timedelta(minutes=2)
     asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
 
+    assert MOVED == asked.moved == late.approval.moved_schedule
+    assert 1 == len(late.world.announcer.sent)
+
+
+def test_a_question_that_was_not_sent_in_time_is_moved_again() -> None:
+    """A freeze began after the first call had failed, and lasted for a day."""
+    late = Late()
+    late.world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    late.world.announcer.failure = None
+    late.world.clock.moment = TUE
+    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+
     assert asked.moved is not None
-    assert late.world.clock.moment == asked.moved.ask_at
+    assert TUE == asked.moved.ask_at
     assert asked.moved == late.approval.moved_schedule
+
+
+def test_a_question_is_asked_although_that_cannot_be_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late()
+
+    def fail(*_: object) -> None:
+        raise Unavailable("the table is busy")
+
+    monkeypatch.setattr(type(late.world.state), "note_question_sent", fail)
+
+    assert MOVED == late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True).moved
+    assert 1 == len(late.world.announcer.sent)
 
 
 def test_a_policy_that_was_loosened_gives_a_late_question_no_less_time() -> None:

@@ -295,7 +295,7 @@ def test_people_are_notified_once_that_it_waits_and_why() -> None:
 
 
 def test_no_question_is_sent_while_everything_is_frozen() -> None:
-    """It is sent after the freeze; what waited for too long ends, saying so."""
+    """It is sent after the freeze."""
     world = World(decide=False)
     ask = asker(world)
     world.state.begin_hub_freeze(OUTAGE)
@@ -306,10 +306,18 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
     assert world.state.end_hub_freeze(OUTAGE)
     ask(world.ref, Stage.ASK, None)
     assert 1 == len(world.announcer.sent)
+
+
+def test_a_question_that_a_freeze_held_back_for_too_long_ends() -> None:
+    """The error says so."""
+    world = World(decide=False)
+    ask = asker(world)
     world.state.begin_hub_freeze(OUTAGE)
     world.clock.moment += timedelta(days=3)
+
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         ask(world.ref, Stage.ASK, None)
+    assert [] == world.announcer.sent
 
 
 @pytest.mark.parametrize("freeze_ends", ["Fri 16:00", "Sat 03:00"])

@@ -6,6 +6,7 @@ This module must not take an answer, nor decide for people who give none.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -17,7 +18,7 @@ from governor.approvals.rules.approval import ON_TIME, deadline_given, times_of
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
-from governor.core.errors import InputError, MustWait, SafetyError
+from governor.core.errors import CloudError, InputError, MustWait, SafetyError
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Episode, Phase
@@ -33,6 +34,7 @@ from governor.policy.model.policy import Mode
 from governor.policy.ports import Policies
 from governor.policy.rules.schedule import Schedule, next_working, schedule
 
+_log = logging.getLogger(__name__)
 TRIES_TO_ASK_EVERY = timedelta(minutes=20)
 """The workflow tries again after this while a question must wait: `WaitToAsk` in
 `statemachines/remediation.yaml`. Earlier definitions try every 15 minutes."""
@@ -108,12 +110,10 @@ class AskOwner:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
             return StageResult(reached_people=has_reached_people)
 
-        moved = None
         if stage is Stage.ASK:
-            self._must_be_time_to_ask(episode, now)
-            moved = self._moved_schedule(episode, now, may_move=may_move_stages)
+            return self._ask(episode, now, has_reached_people, may_move_stages=may_move_stages)
         # The question is opened before it is sent: an answer may come at once.
-        approval = self._await_answer(episode, stage, task_token, moved, now)
+        approval = self._await_answer(episode, stage, task_token, None, now)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
                 # Decided between two stages: the earlier task no longer waits, this one does.
@@ -121,7 +121,31 @@ class AskOwner:
             return StageResult(reached_people=True, settled=True)
         if self._sends_message(episode, stage, now):
             self._send(episode, stage, approval, now)
-        return StageResult(reached_people=has_reached_people, moved=moved)
+        return StageResult(reached_people=has_reached_people)
+
+    def _ask(
+        self, episode: Episode, now: UtcDatetime, has_reached_people: bool, *, may_move_stages: bool
+    ) -> StageResult:
+        """Open the question and send it, once. An invocation that comes after the message was sent
+        changes nothing: the answer of the one before was lost, and this one gives it again.
+
+        `has_reached_people` says that the message needs no recorded delivery. Raises: MustWait;
+        SafetyError; PolicyError; ConfigurationError; NotFound; CloudError.
+        """
+        moved = None
+        question = self._open_question(episode)
+        if question is not None:
+            if question.question_sent_at is not None:
+                return StageResult(has_reached_people, moved=question.moved_schedule)
+            self._must_be_time_to_ask(episode, question, now)
+            moved = self._moved_schedule(episode, question, now, may_move=may_move_stages)
+        # The question is opened before it is sent: an answer may come at once.
+        approval = self._await_answer(episode, Stage.ASK, None, moved, now)
+        if approval.status is not ApprovalStatus.PENDING:
+            return StageResult(reached_people=True, settled=True)
+        self._send(episode, Stage.ASK, approval, now)
+        self._note_question_sent(approval, now)
+        return StageResult(has_reached_people, moved=moved)
 
     def _is_reached_by_topic(self, episode: Episode) -> bool:
         """Return whether the topic mails the message directly to somebody who is asked. Raises:
@@ -129,16 +153,21 @@ class AskOwner:
         contacts = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(contacts), *list_addresses(contacts)})
 
-    def _must_be_time_to_ask(self, episode: Episode, now: UtcDatetime) -> None:
-        """Require, for an open question, that no freeze or pause stands, and that it is not late in
-        quiet hours. A question that is decided or missing passes.
+    def _open_question(self, episode: Episode) -> Approval | None:
+        """Return the question of the episode as it is stored; `None` if it is decided or missing.
+        Raises: CloudError."""
+        approval = self.approval_store.approval(episode.approval_id)
+        if approval is None or approval.status is not ApprovalStatus.PENDING:
+            return None
+        return approval
+
+    def _must_be_time_to_ask(self, episode: Episode, approval: Approval, now: UtcDatetime) -> None:
+        """Require of an open question that no freeze or pause stands, and that it is not late in
+        quiet hours.
 
         Raises: MustWait; SafetyError if it has waited for as long as the policy allows;
         PolicyError; CloudError.
         """
-        approval = self.approval_store.approval(episode.approval_id)
-        if approval is None or approval.status is not ApprovalStatus.PENDING:
-            return
         self._must_not_be_frozen(episode, approval, now)
         self._must_not_be_late_in_quiet_hours(episode, approval, now)
 
@@ -151,7 +180,7 @@ class AskOwner:
         Raises: MustWait in their quiet hours, after it has noted that the question waits for them;
         CloudError.
         """
-        if not _is_late(episode, now):
+        if not _is_late(times_of(episode, approval), now):
             return
         asked, _ = self._people(episode)
         if next_working(now, asked) > now:
@@ -172,17 +201,20 @@ class AskOwner:
         )
 
     def _moved_schedule(
-        self, episode: Episode, now: UtcDatetime, *, may_move: bool
+        self, episode: Episode, approval: Approval, now: UtcDatetime, *, may_move: bool
     ) -> Schedule | None:
         """Return the times of a late question that is asked now, so that its later stages fall into
         working hours as planned ones do. People get as much time as the policy gave them when the
-        episode was opened.
+        episode was opened. If an invocation moved the question before it died, and the question is
+        on time by these times, return them.
 
-        Return `None` if the question is on time, or its workflow waits as planned (`may_move` is
-        false). Raises: PolicyError.
+        Return `None` if the question is on time as planned, or its workflow waits as planned
+        (`may_move` is false). Raises: PolicyError.
         """
-        if not may_move or not _is_late(episode, now):
+        if not may_move:
             return None
+        if not _is_late(times_of(episode, approval), now):
+            return approval.moved_schedule
         asked_under = episode.asking.asked_under
         rule = self._rule(episode) if asked_under is None else asked_under.approval
         asked, escalated = self._people(episode)
@@ -258,13 +290,19 @@ class AskOwner:
         link = self._link(episode)
         self.announcer.announce(stage_alert(as_asked, stage, now, link, approval.deadline))
 
+    def _note_question_sent(self, approval: Approval, now: UtcDatetime) -> None:
+        """Note that the question was sent. A CloudError is only logged: without the note, a
+        repeated invocation sends the question again."""
+        try:
+            self.approval_store.note_question_sent(approval.approval_id, now)
+        except CloudError:
+            _log.exception("it could not be noted that a question was sent")
+
     def _sends_message(self, episode: Episode, stage: Stage, now: UtcDatetime) -> bool:
         """Return whether this stage has a message, and no pause or freeze holds it back. Call it
-        for stages of a question only. Raises: CloudError."""
+        for later stages of a question only. Raises: CloudError."""
         if stage is Stage.AWAIT:
             return False
-        if stage is Stage.ASK:
-            return True  # `_must_not_be_frozen` has checked that.
         # Nobody is reminded of an instance that only an outage may show as idle.
         return self._why_frozen(episode, now) is None
 
@@ -293,10 +331,10 @@ class AskOwner:
         return self.signer.link(episode.approval_id, EVERYBODY)
 
 
-def _is_late(episode: Episode, now: UtcDatetime) -> bool:
-    """Return whether a question that is asked now is late; false for an episode without one."""
-    planned = episode.asking.schedule
-    return planned is not None and now - planned.ask_at > ON_TIME
+def _is_late(times: Schedule | None, now: UtcDatetime) -> bool:
+    """Return whether a question with these times is late if it is asked now; false without
+    times."""
+    return times is not None and now - times.ask_at > ON_TIME
 
 
 def _expiry(times: Schedule, stage: Stage, now: UtcDatetime) -> UtcDatetime:

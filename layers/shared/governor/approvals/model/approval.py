@@ -127,6 +127,9 @@ class Approval:
     quiet_wait: timedelta | None = None
     """How long the late question has waited for working hours, while no freeze or pause held it
     back; `None` if it has not."""
+    question_sent_at: UtcDatetime | None = None
+    """When the message of the question was sent, whoever has it by now. `None` before that, and for
+    a question of an earlier release."""
 
     @property
     def deadline(self) -> UtcDatetime:

@@ -193,6 +193,13 @@ class Approvals(Store):
         waited = {"quiet_wait_seconds": int(quiet_wait.total_seconds())}
         self._table.try_write(update(keys.approval(approval_id), waited, _PENDING))
 
+    def note_question_sent(self, approval_id: str, at: datetime) -> None:
+        """Note that the message of the question was sent. A question that is decided stays as it
+        is. Raises: CloudError."""
+        self._table.try_write(
+            update(keys.approval(approval_id), {"question_sent_at": at}, _PENDING)
+        )
+
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
         """Note that people were notified that an approved step waits. Raises: ConflictError if
         there is no such question; CloudError."""
