@@ -65,10 +65,10 @@ class Late:
         assert stored is not None
         return stored
 
-    def stages(self, times: Schedule, *, may_move_stages: bool) -> list[datetime]:
+    def stages(self, times: Schedule, *, takes_new_times: bool) -> list[datetime]:
         """Carry out the stages as a workflow does that waits for these times. Return the deadline
         that each message gave."""
-        self.ask(self.world.ref, Stage.ASK, None, may_move_stages=may_move_stages)
+        self.ask(self.world.ref, Stage.ASK, None, takes_new_times=takes_new_times)
         self.ask(self.world.ref, Stage.AWAIT, "token-1")
         for number, (stage, at) in enumerate(
             ((Stage.REMIND, times.remind_at), (Stage.ESCALATE, times.escalate_at)), start=2
@@ -85,7 +85,7 @@ def test_the_later_stages_of_a_late_question_are_in_working_hours() -> None:
     """Before, its reminder and its escalation came in the night to Thursday, and its end in that to
     Friday: the planned distances held a weekend already."""
     late = Late()
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert MOVED == asked.moved
     assert MOVED == late.approval.moved_schedule
@@ -95,7 +95,7 @@ def test_the_later_stages_of_a_late_question_are_in_working_hours() -> None:
 
 def test_all_messages_of_a_late_question_give_the_end_that_its_workflow_waits_for() -> None:
     late = Late()
-    deadlines = late.stages(MOVED, may_move_stages=True)
+    deadlines = late.stages(MOVED, takes_new_times=True)
 
     assert [TUE] * 3 == deadlines
     assert TUE == late.approval.expires_at == late.approval.deadline
@@ -112,7 +112,7 @@ def test_a_workflow_of_an_earlier_definition_keeps_the_planned_distances() -> No
     moved_by_all = Schedule(
         MON, PLANNED.remind_at + later, PLANNED.escalate_at + later, PLANNED.expire_at + later
     )
-    deadlines = late.stages(moved_by_all, may_move_stages=False)
+    deadlines = late.stages(moved_by_all, takes_new_times=False)
 
     assert [MON + length] * 3 == deadlines
     assert MON + length == late.approval.expires_at
@@ -123,7 +123,7 @@ def test_a_workflow_of_an_earlier_definition_keeps_the_planned_distances() -> No
 def test_a_question_on_time_keeps_its_times(minutes: int) -> None:
     late = Late()
     late.world.clock.moment = FRI + timedelta(minutes=minutes)
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert (None, None) == (asked.moved, late.approval.moved_schedule)
     until = late.world.clock.moment + (PLANNED.expire_at - PLANNED.ask_at)
@@ -135,10 +135,10 @@ def test_a_repeated_call_moves_nothing_and_sends_nothing(minutes: int) -> None:
     """Before, the question was moved again and its message was published again. The answer of the
     first call was lost: it had timed out, or Lambda failed."""
     late = Late()
-    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
     stored = late.approval
     late.world.clock.moment = MON + timedelta(minutes=minutes)
-    second = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert MOVED == first.moved
     assert first == second
@@ -151,9 +151,9 @@ def test_a_repeated_call_about_a_question_on_time_does_not_move_it(minutes: int)
     """It was asked on time, although the repeated call comes later than that."""
     late = Late()
     late.world.clock.moment = FRI + timedelta(minutes=minutes)
-    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
     late.world.clock.moment += timedelta(minutes=5)
-    second = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert first == second
     assert late.approval.moved_schedule is None
@@ -163,10 +163,10 @@ def test_a_repeated_call_about_a_question_on_time_does_not_move_it(minutes: int)
 def test_a_repeated_call_does_not_wait_for_the_end_of_a_freeze_that_began_since() -> None:
     """People have the question, and its time must begin."""
     late = Late()
-    first = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
     late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
 
-    assert first == late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    assert first == late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
 
 def test_a_repeated_call_sends_what_the_first_did_not_with_the_same_times() -> None:
@@ -174,10 +174,10 @@ def test_a_repeated_call_sends_what_the_first_did_not_with_the_same_times() -> N
     late = Late()
     late.world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
     late.world.announcer.failure = None
     late.world.clock.moment = MON + timedelta(minutes=2)
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert MOVED == asked.moved == late.approval.moved_schedule
     assert 1 == len(late.world.announcer.sent)
@@ -188,10 +188,10 @@ def test_a_question_that_was_not_sent_in_time_is_moved_again() -> None:
     late = Late()
     late.world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
     late.world.announcer.failure = None
     late.world.clock.moment = TUE
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert asked.moved is not None
     assert TUE == asked.moved.ask_at
@@ -206,7 +206,7 @@ def test_a_question_is_asked_although_that_cannot_be_noted(monkeypatch: pytest.M
 
     monkeypatch.setattr(type(late.world.state), "note_question_sent", fail)
 
-    assert MOVED == late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True).moved
+    assert MOVED == late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).moved
     assert 1 == len(late.world.announcer.sent)
 
 
@@ -219,7 +219,7 @@ def test_a_policy_that_was_loosened_gives_a_late_question_no_less_time() -> None
         expire_after_minutes=1.0,
     )
     late.world.policies.policy = replace(late.policy, approval=looser)
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert MOVED == asked.moved
 
@@ -231,7 +231,7 @@ def test_the_escalation_waits_for_those_whom_it_adds() -> None:
         OFFICE, contacts={**OFFICE.contacts, "boss": boss}, escalation_contacts=("boss",)
     )
     late.world.policies.policy = replace(late.policy, ownership=ownership)
-    asked = late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert asked.moved is not None
     contacts = tuple(OFFICE.contacts.values())
@@ -242,7 +242,7 @@ def test_the_escalation_waits_for_those_whom_it_adds() -> None:
 def test_an_undelivered_late_question_has_waited_since_it_was_asked() -> None:
     """Its end no longer tells by how much it was late."""
     late = Late()
-    late.ask(late.world.ref, Stage.ASK, None, may_move_stages=True)
+    late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
 
     assert MON == asked_at(PLANNED, late.approval, LIMIT)
 
@@ -354,7 +354,7 @@ def test_only_the_time_under_a_freeze_is_charged_to_a_late_question() -> None:
 def test_quiet_hours_without_end_are_charged() -> None:
     """Freezes that begin each morning would otherwise hold a question back for months."""
     late = Late()
-    late.world.state.note_quiet_wait(APPROVAL_ID, timedelta(days=30))
+    late.world.state.note_quiet_wait(APPROVAL_ID, timedelta(days=30), FRI)
     late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
     late.world.clock.moment = FRI + timedelta(days=6, minutes=-1)
     with pytest.raises(MustWait):
@@ -362,6 +362,103 @@ def test_quiet_hours_without_end_are_charged() -> None:
     late.world.clock.moment = FRI + timedelta(days=6)
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         late.ask(late.world.ref, Stage.ASK, None)
+
+
+# how long it waits for its next try
+
+
+def _overlapping(late: Late, minutes: int) -> None:
+    """Let the two people who are asked work at the same time for these minutes from noon on."""
+    contacts = {
+        "early": Contact(emails=("e@example.com",), working_until=f"12:{minutes:02}"),
+        "later": Contact(emails=("l@example.com",), working_from="12:00"),
+    }
+    ownership = replace(OFFICE, contacts=contacts, default_contacts=tuple(contacts))
+    late.world.policies.policy = replace(late.policy, ownership=ownership)
+
+
+def test_a_wait_for_working_hours_ends_when_they_begin() -> None:
+    """Before, it was tried every 20 minutes, which could step over the five minutes in which both
+    people work, day after day."""
+    late = Late()
+    _overlapping(late, minutes=5)
+    late.world.clock.moment = datetime.fromisoformat("2026-11-23T12:06Z")
+    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+
+    assert tried.delay is not None
+    assert timedelta(hours=23, minutes=54) == tried.delay.wait
+    assert [] == late.world.announcer.sent
+    late.world.clock.moment += tried.delay.wait
+    assert late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).delay is None
+    assert 1 == len(late.world.announcer.sent)
+
+
+def test_people_who_never_work_at_the_same_time_are_asked_when_the_first_works() -> None:
+    late = Late()
+    _overlapping(late, minutes=0)
+    late.world.clock.moment = datetime.fromisoformat("2026-11-23T11:00Z")
+
+    assert late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).delay is None
+
+
+def test_a_try_during_a_freeze_does_not_step_over_working_hours() -> None:
+    late = Late()
+    _overlapping(late, minutes=5)
+    late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
+    for at, minutes in (("11:50", 10), ("12:00", 20)):
+        late.world.clock.moment = datetime.fromisoformat(f"2026-11-20T{at}Z")
+        tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+
+        assert tried.delay is not None
+        assert timedelta(minutes=minutes) == tried.delay.wait
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [(1, 20), (4, 20), (24, 120), (47.5, 30)])
+def test_a_question_that_a_freeze_holds_back_is_tried_less_often_with_time(
+    hours: float, minutes: int
+) -> None:
+    """And at the end of the time that it may wait."""
+    late = Late()
+    everybody = {"ops": Contact(emails=("ops@example.com",))}
+    ownership = replace(OFFICE, contacts=everybody, default_contacts=("ops",))
+    late.world.policies.policy = replace(late.policy, ownership=ownership)
+    late.world.state.begin_pause(Pause(FRI, "oidc:ada@example.com"))
+    late.world.clock.moment = FRI + hours * HOUR
+    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+
+    assert tried.delay is not None
+    assert timedelta(minutes=minutes) == tried.delay.wait
+
+
+def test_a_repeated_call_counts_a_wait_for_working_hours_once() -> None:
+    late = Late()
+    saturday = MON - 48 * HOUR
+    late.world.clock.moment = saturday
+    for minutes in (0, 2):
+        late.world.clock.moment = saturday + timedelta(minutes=minutes)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+
+    assert (48 * HOUR, MON) == (late.approval.quiet_wait, late.approval.quiet_wait_until)
+
+
+def test_the_answer_says_when_the_workflow_tries_again() -> None:
+    """Definitions of earlier releases wait after an error instead."""
+    question = Late()
+    question.world.clock.moment = MON - HOUR
+    ref = question.world.ref
+    episode = {
+        "account": ref.account,
+        "region": ref.region,
+        "instance_id": ref.instance_id,
+        "launch_time": ref.launch_time.isoformat(),
+        "number": ref.number,
+    }
+    event = {"episode": episode, "stage": "ask", "reason": TAKES_NEW_TIMES}
+    answer = call("ask_owner", event, lambda: question.ask)
+
+    because = "the question is late, and the people who are asked do not work now"
+    wanted = {"heard": False, "settled": False, "wait_seconds": 3600, "waits_because": because}
+    assert wanted == answer
 
 
 def test_each_wait_for_working_hours_counts_as_long_as_the_workflow_waits() -> None:

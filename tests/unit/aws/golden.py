@@ -78,7 +78,7 @@ ADDED = frozenset(
 field that a record gets goes here, with a default that means what its absence meant."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_from", "counted_for"}
 ADDED |= {"keep_ended_at", "keep_ended_by", "answer_by"}
-ADDED |= {"moved_schedule", "quiet_wait", "question_sent_at"}
+ADDED |= {"moved_schedule", "quiet_wait", "quiet_wait_until", "question_sent_at"}
 ADDED |= {"kept_in", "exempt_in", "kept_by", "resource_name"}
 ADDED |= {"cash_low_usd_per_hour", "cash_high_usd_per_hour", "saves_from", "morning", "idle_usd"}
 ADDED |= {

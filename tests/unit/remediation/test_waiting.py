@@ -96,7 +96,7 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
 
 @pytest.mark.parametrize(
     ("hours", "minutes"),
-    [(0, 15), (3, 15), (6, 30), (12, 60), (24, 120), (40, 120), (47, 60), (47.9, 15)],
+    [(0, 15), (3, 15), (6, 30), (12, 60), (24, 120), (36, 180), (47, 60), (47.9, 15)],
 )
 def test_a_step_that_has_waited_for_hours_is_checked_less_often(hours: float, minutes: int) -> None:
     """A week of checks would not fit in an execution's history. None is long after the end of the
@@ -292,6 +292,18 @@ def test_people_are_notified_once_that_it_waits_and_why() -> None:
     assert "Plans are frozen: outage." in text
     assert "Next step:" in text
     assert "48 h" in text
+
+
+def test_a_held_back_step_notifies_people_until_they_know() -> None:
+    """Each further notification is sent to nobody, and costs events of the workflow's history."""
+    world = World()
+    world.state.begin_hub_freeze(OUTAGE)
+    assert world.recheck(world.ref, Step.STOP).notifies
+
+    asker(world)(world.ref, Stage.WAIT, None, "plans are frozen: outage")
+    waiting = world.recheck(world.ref, Step.STOP)
+    assert (False, False) == (waiting.proceed, waiting.notifies)
+    assert waiting.wait is not None
 
 
 def test_no_question_is_sent_while_everything_is_frozen() -> None:

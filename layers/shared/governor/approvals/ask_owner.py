@@ -25,7 +25,7 @@ from governor.episode.model.episode import Episode, Phase
 from governor.episode.ports import Workflow
 from governor.episode.rules.restarts import asks_escalation_contacts
 from governor.episode.store.episodes import Episodes
-from governor.limits.freezes import why_paused_or_frozen
+from governor.limits.freezes import wait_before_next_check, why_paused_or_frozen
 from governor.limits.store.breaker import Breakers
 from governor.limits.store.pauses import Pauses
 from governor.policy.model.acting import ApprovalRule
@@ -36,12 +36,21 @@ from governor.policy.rules.schedule import Schedule, next_working, schedule
 
 _log = logging.getLogger(__name__)
 TRIES_TO_ASK_EVERY = timedelta(minutes=20)
-"""The workflow tries again after this while a question must wait: `WaitToAsk` in
-`statemachines/remediation.yaml`. Earlier definitions try every 15 minutes."""
+"""A question that a freeze or a pause holds back is tried again after this, and after longer times
+once it has waited for hours. A workflow that takes no wait from the answer tries again after this
+at the latest: `WaitToAsk` in `statemachines/remediation.yaml`, and earlier definitions."""
 QUIET_AT_MOST = timedelta(days=4)
 """The most quiet hours that are not charged to a late question. Contacts usually work at a common
-time within these days. Without a limit, freezes that begin each morning could delay it for months,
-and its workflow would have too many steps (`tests/unit/template/test_history.py`)."""
+time within these days. Without a limit, freezes that begin each morning could delay it for
+months."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A reason not to send the question yet, and the time to the next try."""
+
+    why: str
+    wait: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class StageResult:
     moved: Schedule | None = None
     """The times of a question that was asked late, which the workflow must wait for; `None` if it
     waits as planned."""
+    delay: Delay | None = None
+    """Why the question was not sent yet; `None` if it was sent, or is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +90,16 @@ class AskOwner:
         task_token: str | None,
         reason: str = "",
         *,
-        may_move_stages: bool = False,
+        takes_new_times: bool = False,
     ) -> StageResult:
         """Send the message of the stage, if it has one, and bind the task that waits to the
         question. Return whether the message has reached people, and whether the question is decided
         already: then nothing is sent, and a waiting task gets the answer.
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
-        says why an approved step waits, for that stage alone. With `may_move_stages`, the workflow
-        waits for the times that are returned for a late question. Raises: MustWait while plans are
+        says why an approved step waits, for that stage alone. With `takes_new_times`, the workflow
+        waits for the times that are returned for a late question, and for as long as a returned
+        delay says. Raises: MustWait in place of a delay for other workflows, while plans are
         frozen, or a late question would come in quiet hours; SafetyError if there is no such
         episode, it is over, or it waited too long for the end of a freeze; InputError for a missing
         task token, or one too many; NobodyListens if no time to answer may begin;
@@ -111,7 +123,7 @@ class AskOwner:
             return StageResult(reached_people=has_reached_people)
 
         if stage is Stage.ASK:
-            return self._ask(episode, now, has_reached_people, may_move_stages=may_move_stages)
+            return self._ask(episode, now, has_reached_people, takes_new_times=takes_new_times)
         # The question is opened before it is sent: an answer may come at once.
         approval = self._await_answer(episode, stage, task_token, None, now)
         if approval.status is not ApprovalStatus.PENDING:
@@ -124,7 +136,7 @@ class AskOwner:
         return StageResult(reached_people=has_reached_people)
 
     def _ask(
-        self, episode: Episode, now: UtcDatetime, has_reached_people: bool, *, may_move_stages: bool
+        self, episode: Episode, now: UtcDatetime, has_reached_people: bool, *, takes_new_times: bool
     ) -> StageResult:
         """Open the question and send it, once. An invocation that comes after the message was sent
         changes nothing: the answer of the one before was lost, and this one gives it again.
@@ -137,8 +149,12 @@ class AskOwner:
         if question is not None:
             if question.question_sent_at is not None:
                 return StageResult(has_reached_people, moved=question.moved_schedule)
-            self._must_be_time_to_ask(episode, question, now)
-            moved = self._moved_schedule(episode, question, now, may_move=may_move_stages)
+            delay = self._delay(episode, question, now, takes_new_times=takes_new_times)
+            if delay is not None and not takes_new_times:
+                raise MustWait(delay.why)
+            if delay is not None:
+                return StageResult(reached_people=False, delay=delay)
+            moved = self._moved_schedule(episode, question, now, may_move=takes_new_times)
         # The question is opened before it is sent: an answer may come at once.
         approval = self._await_answer(episode, Stage.ASK, None, moved, now)
         if approval.status is not ApprovalStatus.PENDING:
@@ -161,32 +177,38 @@ class AskOwner:
             return None
         return approval
 
-    def _must_be_time_to_ask(self, episode: Episode, approval: Approval, now: UtcDatetime) -> None:
-        """Require of an open question that no freeze or pause stands, and that it is not late in
-        quiet hours.
+    def _delay(
+        self, episode: Episode, approval: Approval, now: UtcDatetime, *, takes_new_times: bool
+    ) -> Delay | None:
+        """Return why an open question must not be sent yet, and how long it waits: a freeze or a
+        pause stands, or the question is late and the people who are asked do not work now. Return
+        `None` if it is time to ask.
 
-        Raises: MustWait; SafetyError if it has waited for as long as the policy allows;
+        A wait in their quiet hours ends when they next work, so that it does not miss working hours
+        of minutes. A workflow that takes no new times (`takes_new_times`) waits for a fixed time.
+        Raises: SafetyError if the question has waited for as long as the policy allows;
         PolicyError; CloudError.
         """
-        self._must_not_be_frozen(episode, approval, now)
-        self._must_not_be_late_in_quiet_hours(episode, approval, now)
-
-    def _must_not_be_late_in_quiet_hours(
-        self, episode: Episode, approval: Approval, now: UtcDatetime
-    ) -> None:
-        """Require of a question that a freeze or a pause has delayed that the people who are asked
-        work now: it was planned for their working hours.
-
-        Raises: MustWait in their quiet hours, after it has noted that the question waits for them;
-        CloudError.
-        """
-        if not _is_late(times_of(episode, approval), now):
-            return
         asked, _ = self._people(episode)
-        if next_working(now, asked) > now:
-            waited = approval.quiet_wait or timedelta(0)
-            self.approval_store.note_quiet_wait(approval.approval_id, waited + TRIES_TO_ASK_EVERY)
-            raise MustWait("the question is late, and the people who are asked do not work now")
+        to_working_hours = next_working(now, asked) - now
+        are_working = to_working_hours == timedelta(0)
+        why_frozen = self._why_frozen(episode, now)
+        if why_frozen is not None:
+            wait = self._wait_while_frozen(episode, approval, why_frozen, now)
+            return Delay(why_frozen, wait if are_working else min(wait, to_working_hours))
+        if are_working or not _is_late(times_of(episode, approval), now):
+            return None
+        wait = to_working_hours if takes_new_times else TRIES_TO_ASK_EVERY
+        self._note_quiet_wait(approval, now, now + wait)
+        return Delay("the question is late, and the people who are asked do not work now", wait)
+
+    def _note_quiet_wait(self, approval: Approval, now: UtcDatetime, until: UtcDatetime) -> None:
+        """Note that the late question waits for working hours until then. Time that an invocation
+        before has noted is not counted again. Raises: CloudError."""
+        counted_until = max(now, approval.quiet_wait_until or now)
+        not_counted = max(until - counted_until, timedelta(0))
+        waited = (approval.quiet_wait or timedelta(0)) + not_counted
+        self.approval_store.note_quiet_wait(approval.approval_id, waited, until)
 
     def _people(self, episode: Episode) -> tuple[tuple[Contact, ...], tuple[Contact, ...]]:
         """Return the contacts who are asked about the episode, then those whom the escalation adds;
@@ -220,25 +242,26 @@ class AskOwner:
         asked, escalated = self._people(episode)
         return schedule(now, rule, asked, escalated)
 
-    def _must_not_be_frozen(self, episode: Episode, approval: Approval, now: UtcDatetime) -> None:
-        """Require that no freeze or pause stands: an outage may show instances as idle. Call it for
-        an open question.
+    def _wait_while_frozen(
+        self, episode: Episode, approval: Approval, why_frozen: str, now: UtcDatetime
+    ) -> timedelta:
+        """Return how long an open question waits for its next try while a freeze or a pause stands:
+        an outage may show instances as idle.
 
-        Raises: MustWait while one stands; SafetyError if freezes and pauses, since the question was
-        due, have held it back for as long as the policy allows; PolicyError; CloudError.
+        Raises: SafetyError with `why_frozen` if freezes and pauses, since the question was due,
+        have held it back for as long as the policy allows; PolicyError.
         """
-        why_frozen = self._why_frozen(episode, now)
-        if why_frozen is None:
-            return
         hours = self._rule(episode).wait_at_most_hours
         ask_at = episode.asking.schedule.ask_at if episode.asking.schedule else episode.opened_at
         # Working hours would have come in any case, so the wait for them is not charged.
         quiet_wait = min(approval.quiet_wait or timedelta(0), QUIET_AT_MOST)
-        if now - ask_at - quiet_wait < timedelta(hours=hours):
-            raise MustWait(why_frozen)
-        raise SafetyError(
-            f"{why_frozen}; the question waited for {hours} h (approval.wait_at_most_hours)"
-        )
+        waited = now - ask_at - quiet_wait
+        left = timedelta(hours=hours) - waited
+        if left <= timedelta(0):
+            raise SafetyError(
+                f"{why_frozen}; the question waited for {hours} h (approval.wait_at_most_hours)"
+            )
+        return min(wait_before_next_check(TRIES_TO_ASK_EVERY, waited), left)
 
     def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
         """Return why plans of the target are paused or frozen; `None` if they are not. Raises:

@@ -28,7 +28,7 @@ _ALL_ACCOUNTS = "ORGANIZATION"
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SHORTEST_WAIT = timedelta(minutes=1)
-_LONGEST_SPACING = timedelta(hours=2)
+_LONGEST_SPACING = timedelta(hours=3)
 _CHECKS_IN_TIME_WAITED = 12
 """A step that has waited for hours waits at least a twelfth of that before the next check."""
 _SPREAD = timedelta(minutes=10)
@@ -66,8 +66,8 @@ def why_frozen_by_breaker(
 
 
 def wait_before_next_check(wait: timedelta, waited: timedelta) -> timedelta:
-    """Return how long a step waits for its next check: the longest of `wait`, a minute, and a
-    twelfth of the time that it has `waited` already, which counts up to 2 hours.
+    """Return how long a step or a question waits for its next check: the longest of `wait`, a
+    minute, and a twelfth of the time that it has `waited` already, which counts up to 3 hours.
 
     Without longer waits, a week of checks would pass the 25,000 events that the history of an
     execution may have (`tests/unit/template/test_history.py`).

@@ -41,7 +41,7 @@ from governor.verdict.model import WORKING, Verdict, VerdictKind
 from governor.verdict.rules.judging import is_released
 from governor.verdict.rules.second_figure import is_confirmed, why_not_unasked, why_unconfirmed
 
-_LONGEST_WAIT = timedelta(minutes=15)
+LONGEST_WAIT = timedelta(minutes=15)
 _NOTIFIED_AFTER = timedelta(hours=1)
 """If a step that was let through is not carried out for so long, it is held back once, and people
 are notified: the function that acts may die at every try, and notifies nobody then."""
@@ -141,7 +141,7 @@ class RecheckEpisode:
         if self._is_notification_due(episode, elapsed):
             reason = f"EC2 has carried out the {step.value}, but not what follows, for 1 h"
             return Rechecked.waits(reason, SHORTEST_WAIT)
-        again = wait_before_next_check(_LONGEST_WAIT, elapsed)
+        again = wait_before_next_check(LONGEST_WAIT, elapsed)
         return Rechecked.proceeds(f"EC2 has carried out the {step.value}", again=again)
 
     def _is_notification_due(self, episode: Episode, elapsed: timedelta) -> bool:
@@ -274,7 +274,7 @@ class RecheckEpisode:
             return Rechecked.waits(f"{reason}{_last_try(episode)}", SHORTEST_WAIT)
         if not self.episode_store.clear_step(episode.ref, step.value, now, seen=episode):
             return OVERTAKEN
-        again = wait_before_next_check(min(_LONGEST_WAIT, elapsed / 4), elapsed)
+        again = wait_before_next_check(min(LONGEST_WAIT, elapsed / 4), elapsed)
         return Rechecked.proceeds("nothing has changed since the question", again=again)
 
     def _end_if_not_idle(
@@ -361,7 +361,9 @@ class RecheckEpisode:
         # No later than the end of the approval, but never sooner than the delay itself.
         latest_wait = max(delay.wait, left)
         wait = min(wait_before_next_check(delay.wait, now - waits_since), latest_wait)
-        return Rechecked.waits(delay.why, wait)
+        # Once people know that it waits, each check costs fewer steps of the workflow.
+        notifies = approval is not None and approval.waits_told_at is None
+        return Rechecked.waits(delay.why, wait, notifies=notifies)
 
     def _cap_delay(self, cleared: Cleared, step: Step, now: UtcDatetime) -> _Delay | None:
         """Return the wait for room under a cap; `None` if every cap has room for the step, or the

@@ -59,7 +59,7 @@ class EpisodeOnlyPayload(Payload):
     episode: EpisodePayload
 
 
-TAKES_NEW_TIMES = "takes new times"
+TAKES_NEW_TIMES = "takes new times and waits"
 
 
 class AskPayload(EpisodeOnlyPayload):
@@ -71,7 +71,8 @@ class AskPayload(EpisodeOnlyPayload):
 
     @property
     def takes_new_times(self) -> bool:
-        """Return whether the workflow waits for the times in the answer, if there are any.
+        """Return whether the workflow waits for the times in the answer, if there are any, and asks
+        again after the seconds in the answer.
 
         Definitions of earlier releases do not. It is no field of its own, because functions of the
         previous release refuse fields that they do not know, and may serve this definition after a

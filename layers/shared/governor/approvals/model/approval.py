@@ -125,8 +125,11 @@ class Approval:
     """The times of a question that was asked late, computed when it was asked. `None` if it was
     asked on time, or its workflow waits as it was planned."""
     quiet_wait: timedelta | None = None
-    """How long the late question has waited for working hours, while no freeze or pause held it
-    back; `None` if it has not."""
+    """How long the late question waits for working hours, until `quiet_wait_until`, without the
+    time for which a freeze or a pause held it back; `None` if it never waited for them."""
+    quiet_wait_until: UtcDatetime | None = None
+    """The end of the last wait for working hours. A repeated invocation, which finds it in the
+    future, does not count the same wait twice."""
     question_sent_at: UtcDatetime | None = None
     """When the message of the question was sent, whoever has it by now. `None` before that, and for
     a question of an earlier release."""

@@ -187,10 +187,14 @@ class Approvals(Store):
         self._table.try_write(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
 
-    def note_quiet_wait(self, approval_id: str, quiet_wait: timedelta) -> None:
-        """Note how long the late question has waited for working hours only. A question that is
-        decided stays as it is. Raises: CloudError."""
-        waited = {"quiet_wait_seconds": int(quiet_wait.total_seconds())}
+    def note_quiet_wait(self, approval_id: str, quiet_wait: timedelta, until: datetime) -> None:
+        """Note how long the late question waits for working hours only, all its waits together,
+        and when the last one ends. A question that is decided stays as it is. Raises:
+        CloudError."""
+        waited: Document = {
+            "quiet_wait_seconds": int(quiet_wait.total_seconds()),
+            "quiet_wait_until": until,
+        }
         self._table.try_write(update(keys.approval(approval_id), waited, _PENDING))
 
     def note_question_sent(self, approval_id: str, at: datetime) -> None:

@@ -134,7 +134,7 @@ class PlanRule(Section):
                 yield path, "`*` stands for all keys, and not for a part of one: write whole keys"
 
 
-_MOST_DAYS = 20
+MOST_DAYS = 20
 """Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top
 of this."""
 Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
@@ -226,9 +226,9 @@ class ApprovalRule(Section):
                 "must be at least four times digest_after_seconds, for which questions wait unsent"
             )
             yield ("delivery_limit_minutes",), reason
-        if self.total > timedelta(days=_MOST_DAYS):
+        if self.total > timedelta(days=MOST_DAYS):
             reason = (
-                f"a question would stay open for {self.total.days} days; the most is {_MOST_DAYS}"
+                f"a question would stay open for {self.total.days} days; the most is {MOST_DAYS}"
             )
             yield ("expire_after_minutes",), reason
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:

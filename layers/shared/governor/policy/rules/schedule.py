@@ -14,7 +14,7 @@ from governor.policy.model.contacts import Contact, Weekday, WorkingHours
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
-_SEARCHED_FOR = timedelta(days=8)
+SEARCHED_FOR = timedelta(days=8)
 """How far ahead an hour is searched in which all contacts work."""
 _LONGEST_OPEN = timedelta(days=29)
 """The key that signs its link is accepted for at least 30 days. Somebody who works one day a week
@@ -65,7 +65,7 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact | WorkingHours]
     if there are no contacts. A contact may be given by its working hours alone.
     """
     candidate = moment
-    while candidate - moment < _SEARCHED_FOR:
+    while candidate - moment < SEARCHED_FOR:
         # Move on to the time at which the last of them begins to work, until all work then.
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
         if latest == candidate:
