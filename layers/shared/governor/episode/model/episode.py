@@ -149,8 +149,9 @@ class Asking:
     contact_hours: tuple[WorkingHours, ...] = ()
     """The working hours of all who are asked, the escalation included, when the episode was opened.
     Empty if it asks no question, and in episodes of earlier releases. It is not under the seal,
-    because the previous release would refuse the seal. Today's working hours count as well, so a
-    forged record can only lengthen the time to answer, and without it they count alone."""
+    because the previous release would refuse the seal. A role that may write episodes can therefore
+    add hours, which only lengthens the time to answer, or remove those that were recorded. Without
+    them, today's working hours count alone, and these always count."""
     notice: timedelta | None = None
     """How long people may hold an action of mode auto, counted from the delivery to the owner.
     `None`: an hour."""
