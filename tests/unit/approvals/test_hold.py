@@ -349,8 +349,48 @@ def test_either_the_hold_wins_or_its_answer_says_that_the_call_had_begun(
         thread.join()
     assert all("too late" in text or "already" in text or "try again" in text for text in told)
     called = len(world.writes()) - before
-    assert called == (0 if accepted else 1)
-    assert (held(world) is not None) is bool(accepted) is bool(refused)
+    assert 1 == called + len(refused)
+    assert (held(world) is not None) is bool(accepted)
+    if called:
+        assert [] == accepted
+    elif not accepted:
+        assert_kept_late(world, last)
+
+
+def assert_kept_late(world: World, step: Step) -> None:
+    """A keep came after the note of the call, and the last check before the call found it."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert approval.late_hold is not None
+    assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
+    assert not world.recheck(world.ref, step).proceed
+
+
+def test_a_keep_between_the_note_and_the_last_check_prevents_the_call() -> None:
+    """Its answer says that it may be too late, and that it counts if the call is not carried
+    out."""
+    world = World()
+    note = world.state.note_call
+    told: list[str] = []
+
+    def press() -> None:
+        with pytest.raises(DecisionRefused) as refused:
+            decide(world, Answer.KEEP, keep_until=LATER)
+        told.append(str(refused.value))
+
+    def noted(*arguments: object) -> None:
+        note(*arguments)  # type: ignore[arg-type]
+        person = threading.Thread(target=press)
+        person.start()
+        person.join()
+
+    world.state.note_call = noted  # type: ignore[method-assign, assignment]
+    with pytest.raises(MustWait, match="a keep or an exemption was stored"):
+        world.put_away(world.ref, Step.STOP)
+
+    assert [] == world.writes()
+    assert "your answer counts" in told[0]
+    assert_kept_late(world, Step.STOP)
 
 
 def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> None:
