@@ -47,6 +47,7 @@ FILES = (
     "approvals/refused_answers.py",
     "approvals/rules/answers.py",
     "approvals/rules/approval.py",
+    "approvals/rules/stages.py",
     "approvals/rules/terms.py",
     "episode/model/episode.py",
     "episode/model/plan.py",

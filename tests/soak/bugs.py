@@ -529,7 +529,7 @@ BUGS = (
         "auto_gives_notice",
         (
             Edit(
-                "approvals.rules.approval:notice_until",
+                "approvals.rules.stages:notice_until",
                 "delivered_at + max(episode.asking.notice_length, timedelta(minutes=minutes))",
                 "delivered_at",
             ),
@@ -541,7 +541,7 @@ BUGS = (
         "auto_gives_notice",
         (
             Edit(
-                "approvals.rules.approval:notice_until",
+                "approvals.rules.stages:notice_until",
                 "max(episode.asking.notice_length, timedelta(minutes=minutes))",
                 "episode.asking.notice_length",
             ),
@@ -593,7 +593,7 @@ BUGS = (
         "silence_needs_its_messages",
         (
             Edit(
-                "approvals.rules.approval:silence_from",
+                "approvals.rules.stages:silence_from",
                 "if planned is None or asked_at is None or escalated_at is None:",
                 "if planned is not None:\n        return planned.expire_at\n    if True:",
             ),

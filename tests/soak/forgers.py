@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision, Stage
-from governor.approvals.rules.approval import stage_id
 from governor.approvals.rules.sealing import VERSION
+from governor.approvals.rules.stages import stage_id
 from governor.core.units import as_utc
 from governor.episode.model.episode import Episode
 from governor.episode.model.plan import Step

@@ -9,11 +9,8 @@ import pytest
 
 from governor.alerts.model import AlertKind
 from governor.approvals.model.approval import Answer, ApprovalStatus, Decision, Stage
-from governor.approvals.rules.approval import (
-    RETRIES_OF_A_STAGE,
-    deadline_given,
-    first_approval,
-)
+from governor.approvals.rules.approval import first_approval
+from governor.approvals.rules.stages import RETRIES_OF_A_STAGE, deadline_given
 from governor.core.errors import InputError, NobodyListens, SafetyError, Throttled
 from governor.core.units import parse_iso
 from governor.episode.model.episode import Outcome

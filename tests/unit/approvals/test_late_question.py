@@ -11,7 +11,7 @@ import pytest
 
 from governor.approvals.ask_owner import TRIES_TO_ASK_EVERY, AskOwner
 from governor.approvals.model.approval import Approval, Stage
-from governor.approvals.rules.approval import asked_at, silence_from
+from governor.approvals.rules.stages import asked_at, silence_from
 from governor.core.errors import MustWait, SafetyError, Throttled, Unavailable
 from governor.core.units import parse_iso
 from governor.limits.model.breaker import BreakerState

@@ -11,7 +11,7 @@ import pytest
 from governor.alerts.delivery import Delivery
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Answer, Decision, Stage
-from governor.approvals.rules.approval import notice_until, stated_notice_end
+from governor.approvals.rules.stages import notice_until, stated_notice_end
 from governor.core.errors import MetricsLate, MustWait, NobodyListens, SafetyError
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import Step, Until

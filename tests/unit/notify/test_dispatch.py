@@ -30,8 +30,9 @@ from governor.approvals.messages.questions import (
     waiting_alert,
 )
 from governor.approvals.model.approval import Answer, Decision, Stage
-from governor.approvals.rules.approval import first_approval, notice_until
+from governor.approvals.rules.approval import first_approval
 from governor.approvals.rules.links import LinkSigner
+from governor.approvals.rules.stages import notice_until
 from governor.approvals.show_approval import ApprovalView
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, InputError, Throttled

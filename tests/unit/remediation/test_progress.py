@@ -10,7 +10,7 @@ import pytest
 
 from governor.alerts.delivery import NOWHERE, Delivery
 from governor.approvals.model.approval import Stage
-from governor.approvals.rules.approval import asked_at
+from governor.approvals.rules.stages import asked_at
 from governor.core.errors import (
     MustWait,
     NobodyListens,

@@ -10,7 +10,7 @@ import pytest
 
 from governor.approvals.messages.consequence import consequence
 from governor.approvals.model.approval import Stage
-from governor.approvals.rules.approval import silence_from
+from governor.approvals.rules.stages import silence_from
 from governor.core.errors import MetricsLate, MustWait, SafetyError
 from governor.episode.model.episode import Episode, Outcome, Phase
 from governor.episode.model.plan import Step

@@ -14,8 +14,8 @@ from governor.alerts.ports import Announcer
 from governor.approvals.deliver_decision import answer_document, asked_about
 from governor.approvals.messages.questions import stage_alert, waiting_alert
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
-from governor.approvals.rules.approval import ON_TIME, deadline_given, times_of
 from governor.approvals.rules.links import EVERYBODY, LinkSigner
+from governor.approvals.rules.stages import ON_TIME, deadline_given, times_of
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import CloudError, InputError, MustWait, SafetyError

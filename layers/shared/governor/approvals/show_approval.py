@@ -15,12 +15,7 @@ from governor.approvals.messages.consequence import consequence_of_question
 from governor.approvals.messages.sentences import IdleText, idle_text
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.rules.after_stop import AfterStop, after_stop, can_be_started
-from governor.approvals.rules.approval import (
-    acts_soon,
-    can_hold,
-    can_hold_late,
-    was_not_answered,
-)
+from governor.approvals.rules.approval import acts_soon, can_hold, can_hold_late, was_not_answered
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import NotFound

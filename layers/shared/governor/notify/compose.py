@@ -22,7 +22,8 @@ from governor.alerts.model import (
 from governor.alerts.templates import first_line_of
 from governor.approvals.messages import questions
 from governor.approvals.model.approval import Answer
-from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text, stage_in
+from governor.approvals.rules.approval import STATUS_AFTER, keep_end, keep_text
+from governor.approvals.rules.stages import stage_in
 from governor.approvals.rules.terms import may
 from governor.core.units import UtcDatetime, parse_iso, without
 from governor.episode.model.episode import Episode

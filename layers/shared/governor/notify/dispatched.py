@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, AlertKind
-from governor.approvals.rules.approval import stated_notice_end
+from governor.approvals.rules.stages import stated_notice_end
 from governor.core.units import UtcDatetime, not_none
 from governor.episode.model.episode import Episode
 from governor.notify.registry import Route

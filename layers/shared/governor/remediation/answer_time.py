@@ -11,11 +11,7 @@ from datetime import timedelta
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
 from governor.approvals.refused_answers import RefusedAnswers, UnusedAnswerTime
-from governor.approvals.rules.approval import (
-    notice_until,
-    question_delivered_at,
-    silence_from,
-)
+from governor.approvals.rules.stages import notice_until, question_delivered_at, silence_from
 from governor.core.errors import SafetyError
 from governor.core.ports import Clock
 from governor.core.units import UtcDatetime, in_utc

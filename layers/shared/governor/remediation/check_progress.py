@@ -13,7 +13,7 @@ from datetime import timedelta
 from governor.alerts.delivery import NOWHERE, Delivery
 from governor.alerts.store import Deliveries
 from governor.approvals.model.approval import Approval, ApprovalStatus, Stage
-from governor.approvals.rules.approval import asked_at, notice_until, stage_id
+from governor.approvals.rules.stages import asked_at, notice_until, stage_id
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (

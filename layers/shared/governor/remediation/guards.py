@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from governor.approvals.model.approval import Approval, ApprovalStatus
-from governor.approvals.rules.approval import RETRIES_OF_A_STAGE
 from governor.approvals.rules.sealing import ended_unsealed
+from governor.approvals.rules.stages import RETRIES_OF_A_STAGE
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
 from governor.core.errors import (

@@ -11,7 +11,8 @@ from decimal import Decimal
 from functools import partial
 
 from governor.approvals.model.approval import ApprovalStatus
-from governor.approvals.rules.approval import acts_soon, times_of
+from governor.approvals.rules.approval import acts_soon
+from governor.approvals.rules.stages import times_of
 from governor.approvals.store.approvals import Approvals
 from governor.core.instance import Instance
 from governor.core.managers import managed_by

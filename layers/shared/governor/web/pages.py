@@ -22,13 +22,8 @@ from governor.approvals.messages.consequence import consequence, consequence_of_
 from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.answers import is_approved_by_silence
-from governor.approvals.rules.approval import (
-    keep_end,
-    keep_label,
-    late_hold_text,
-    stage_in,
-    stated_notice_end,
-)
+from governor.approvals.rules.approval import keep_end, keep_label, late_hold_text
+from governor.approvals.rules.stages import stage_in, stated_notice_end
 from governor.approvals.rules.terms import may, may_end_keep, may_undo, permits
 from governor.approvals.show_approval import ApprovalView, by_price
 from governor.core.regions import instance_page

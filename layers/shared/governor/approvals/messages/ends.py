@@ -31,7 +31,7 @@ from governor.approvals.messages.sentences import restart_text
 from governor.approvals.model.approval import Answer, Approval
 from governor.approvals.rules.after_stop import AfterStop, can_be_started
 from governor.approvals.rules.answers import is_approved_by_silence
-from governor.approvals.rules.approval import stage_id
+from governor.approvals.rules.stages import stage_id
 from governor.core.episode_ref import EpisodeRef
 from governor.core.hashing import short_hash
 from governor.core.instance import Target

@@ -43,7 +43,7 @@ from governor.approvals.messages.sentences import (
     tools_text,
 )
 from governor.approvals.model.approval import Approval, ApprovalStatus, Decision, Stage
-from governor.approvals.rules.approval import stage_id
+from governor.approvals.rules.stages import stage_id
 from governor.core.units import (
     UtcDatetime,
     daily_cost,

@@ -17,7 +17,7 @@ from enum import Enum, StrEnum
 
 from governor.alerts.delivery import Delivery
 from governor.approvals.model.approval import Approval, Decision, Stage
-from governor.approvals.rules.approval import stage_id
+from governor.approvals.rules.stages import stage_id
 from governor.core.episode_ref import EpisodeRef
 from governor.core.units import UtcDatetime, as_utc, not_none
 from governor.episode.model.episode import Episode, Outcome
