@@ -39,7 +39,7 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> Site:
         entry(), episode=ref, outcome=outcome, owner="ml", project="vision", booked_at=NOW
     )
     site.world.state.close_episode(
-        ref, outcome, "as approved", NOW, quiet_until=None, ledger=booked
+        ref, outcome, "as approved", NOW, quiet_until=None, became=outcome, ledger=booked
     )
     site.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, ()))
     return site
@@ -91,6 +91,26 @@ def test_a_stop_is_undone_on_both_pages(page: str) -> None:
     record = site.ask(OWN, cookies=cookies)["body"]
     assert (False, True) == (BUTTON in record, "Started again by alice@example.com" in record)
     assert BUTTON not in site.ask(instance_of(site), cookies=cookies)["body"]
+    # It no longer saves anything, and one that runs is not said to be stopped.
+    for wrong in ("a day saved", "is stopped", "This saves"):
+        assert wrong not in record, wrong
+
+
+def test_the_record_of_the_console_says_who_else_started_it() -> None:
+    """It went on saying that the instance is stopped, and offered to start it, although the page of
+    the mail's link knew better."""
+    site = stopped()
+    state = site.world.state
+    ref = ref_of(site)
+    [booked] = state.open_entries(ref.target, ref.instance_id)
+    assert state.settle_entry(booked, NOW, Ending.STARTED, NOW)
+
+    record = site.ask(OWN, cookies=site.cookies())["body"].replace("\u00a0", " ")
+
+    heading = record.split("<h1>")[1].split("</h1>")[0]
+    assert heading.endswith("was stopped Fri 12:02, started again Fri 12:02 UTC")
+    for wrong in (BUTTON, "a day saved", "is stopped", "stays stopped"):
+        assert wrong not in record, wrong
 
 
 @pytest.mark.parametrize(
