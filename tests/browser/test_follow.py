@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from governor.episode.model.episode import Phase
+from governor.episode.model.episode import Outcome, Phase
 from governor.policy.model.acting import Action
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
@@ -99,3 +99,22 @@ def test_other_answers_come_without_closing_what_is_open(reader: Visitor) -> Non
     assert "Hold it" not in reader.offered()
     assert reader.page.get_by_text("Start it again…").is_visible()
     assert reader.page.get_by_text("The judged window").is_visible()
+
+
+def test_the_end_changes_the_whole_record(reader: Visitor) -> None:
+    """It went on saying that GPU Governor checks again before it acts, and what "is" lost, below a
+    headline that said it is stopped."""
+    world = acting(stop=NOW, snapshot=NOW)
+    watch(reader, world)
+    reader.page.get_by_text("Start it again…").click()
+    assert "checks again right before it acts" in reader.text()
+    world.state.close_episode(
+        world.ref, Outcome.STOPPED, "as approved", NOW, quiet_until=None, became=Outcome.STOPPED
+    )
+    follow(reader, times=1)
+
+    text = reader.text()
+    assert "is stopped, which saves" in text
+    assert "What was lost" in text
+    assert "checks again right before it acts" not in text
+    assert reader.page.get_by_role("button", name="Start it: $24 a day").is_visible()

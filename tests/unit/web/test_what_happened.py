@@ -17,13 +17,21 @@ from governor.policy.model.policy import Mode
 from governor.web.api import question_document
 from tests.builders import NOW
 from tests.unit.web.test_records import kept
-from tests.unit.web.test_site import ID, World
+from tests.unit.web.test_site import ALICE, ID, World
 
 
 def happened(body: str) -> list[str]:
     """Return the entries of the list of what happened."""
     listed = body.split('class="steps"')[1].split("</ol>")[0]
     return [re.sub(r"<[^>]+>", "", entry) for entry in re.findall(r"<li[^>]*>(.*?)</li>", listed)]
+
+
+def next_steps(body: str) -> list[str]:
+    """Return the beginnings of the steps that come next; empty if the page lists none."""
+    if 'id="next"' not in body:
+        return []
+    listed = body.split('id="next"')[1].split("</ol>")[0]
+    return [" ".join(text.split()[:3]) for text in re.findall(r"<li>(.*?)</li>", listed)]
 
 
 def unasked(mode: Mode) -> World:
@@ -57,12 +65,51 @@ def test_a_question_that_nobody_approved_lists_no_future_step() -> None:
     ]
 
 
-def test_an_approved_plan_is_followed_step_by_step() -> None:
-    """People who approved it look for what comes next."""
+def test_the_steps_of_an_approved_plan_come_next_and_then_have_happened() -> None:
+    """They stood under what happened: "Stop the instance: not yet"."""
     world = World()
     assert 303 == world.post("approve").status
+    approved = world.get().body
+    world.state.note_step(world.ref, "stop", NOW)
+    stopping = world.get().body
 
-    assert [one for one in happened(world.get().body) if "not yet" in one]
+    assert ["Stop the instance", "Take snapshots of"] == next_steps(approved)
+    assert ["Take snapshots of"] == next_steps(stopping)
+    assert not [entry for entry in happened(approved) if "Stop the instance" in entry]
+    assert "Stop the instance: requested on Fri 12:02 UTC" in happened(stopping)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_plan_that_was_approved_and_then_held_has_no_step_that_did_not_happen(
+    is_closed: bool,
+) -> None:
+    """It listed "Stop the instance: not done" under what happened."""
+    world = World()
+    assert 303 == world.post("approve").status
+    assert 303 == world.post("hold").status
+    if is_closed:
+        world.state.close_episode(world.ref, Outcome.HELD, "held", NOW, quiet_until=None)
+    body = world.get().body
+
+    assert [] == next_steps(body)
+    assert not [entry for entry in happened(body) if "Stop the instance" in entry]
+
+
+def test_a_stop_that_was_undone_is_not_said_to_last() -> None:
+    """It said "Stopped on ...: The instance is stopped." of an instance that runs."""
+    world = World()
+    assert 303 == world.post("approve").status
+    world.state.note_step(world.ref, "stop", NOW)
+    reason = "the instance is stopped"
+    world.state.close_episode(
+        world.ref, Outcome.STOPPED, reason, NOW, quiet_until=None, became=Outcome.STOPPED
+    )
+    assert "The instance is stopped." in world.get().body
+    world.state.note_undo(world.ref, ALICE, NOW)
+    body = world.get().body
+
+    assert "Stopped on Fri 12:02 UTC" in happened(body)
+    assert "The instance is stopped" not in body
 
 
 @pytest.mark.parametrize("answer", ["keep", "exempt"])

@@ -8,7 +8,7 @@
   const QUICK_FOR_MS = 60_000;
   const LATER_EVERY_MS = 30_000;
   const openedAt = Date.now();
-  const PARTS = ["h1", ".tiles", "#progress"];
+  const PARTS = [".tiles", "#progress"];
   const FIELDS = "input:not([type=hidden]), select, textarea";
 
   /** The name by which an element is found again after its part of the page was replaced. */
@@ -27,6 +27,9 @@
   };
 
   const buttonsOf = (page) => [...page.querySelectorAll("main button")].map(nameOf).join();
+
+  /** What every part of the page agrees with: what may be done now, and the headline, which tells the state. */
+  const stageOf = (page) => `${page.querySelector("h1")?.textContent}|${buttonsOf(page)}`;
 
   /** What the reader has opened, typed and focused in a part. */
   const stateOf = (part) => ({
@@ -69,7 +72,7 @@
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         // What may be done now has forms of its own, as a hold until EC2 is called and an undo after it.
-        const parts = buttonsOf(page) === buttonsOf(document) ? PARTS : ["main"];
+        const parts = stageOf(page) === stageOf(document) ? PARTS : ["main"];
         for (const part of parts) replace(document.querySelector(part), page.querySelector(part));
         again = page.querySelector("script") !== null;
       }
