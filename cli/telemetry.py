@@ -28,6 +28,7 @@ from governor.policy.model.policy import Mode, Policy
 from governor.verdict.rules.second_figure import (
     SURELY_PERCENT,
     asks_in_auto,
+    confirms_below,
     doubt_text,
     highest_power,
     why_scale_is_unknown,
@@ -239,7 +240,7 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
             at_work=has_power_beside_zeros,
         )
     doubt = doubt_text(instance.instance_type, evidence, policy)
-    if doubt and not has_power_beside_zeros:
+    if doubt and not has_power_beside_zeros and not _power_confirms_work(evidence, policy):
         is_required = policy.idle.second_figure is SecondFigure.REQUIRED
         acts_unasked = policy.mode is Mode.AUTO and not asks_in_auto(instance, policy)
         is_needed = is_required or acts_unasked
@@ -251,6 +252,15 @@ def _doubt_findings(instance: Instance, evidence: Evidence, policy: Policy) -> I
             needed=is_needed,
             metric=policy.metrics.power_draw or "a metric of power, name it as metrics.power_draw",
         )
+
+
+def _power_confirms_work(evidence: Evidence, policy: Policy) -> bool:
+    """Return whether high power beside high utilization shows that the GPUs work. Then nothing is
+    doubtful, although no low utilization is confirmed."""
+    power = highest_power(evidence)
+    draws_much = power is not None and power >= confirms_below(policy)
+    peaks = peaks_of(evidence)
+    return draws_much and bool(peaks) and max(peaks) >= policy.idle.utilization_below_percent
 
 
 def _drawn_at_work(policy: Policy) -> float:

@@ -196,6 +196,13 @@ def test_power_that_is_not_measured_is_wrong_where_it_is_needed(
     assert (health is Health.WRONG) is doctor._is_unjudged(examined)
 
 
+def test_power_of_a_gpu_that_works_is_no_finding() -> None:
+    """Each busy instance was unsure because "power: reached 97% of the limit", with the advice to
+    publish what it publishes."""
+    assert () == examined_one(90.0, power=290.0).found
+    assert {"no power"} == causes(examined_one(2.0, power=290.0))
+
+
 @pytest.mark.parametrize(
     ("ahead", "health"),
     [
