@@ -36,6 +36,8 @@ from governor.policy.model.policy import Policy
 from governor.policy.rules.consent import Acceptances
 from governor.policy.yaml_document import PartlyRead, read_document
 
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+
 
 def check(arguments: argparse.Namespace) -> int:
     """Print each mistake with its line and path, and each dangerous combination.
@@ -362,6 +364,11 @@ def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
 
 
 def _instance(instance_id: str, session: boto3.Session) -> Instance:
+    if not _INSTANCE_ID.fullmatch(instance_id):
+        raise CommandError(
+            f"{printable(instance_id)!r} is no instance ID like i-0123456789abcdef0: EC2 and the "
+            "console show the ID of an instance with this name"
+        )
     region = session.region_name
     try:
         account = session.client("sts").get_caller_identity()["Account"]

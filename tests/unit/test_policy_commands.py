@@ -744,6 +744,18 @@ def test_an_instance_is_explained(
     assert (1, True) == (code, "there is no instance" in out)
 
 
+def test_a_name_is_not_taken_for_the_id_of_an_instance(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """EC2's InvalidInstanceID.Malformed does not say what to do."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("mode: ask")
+
+    code, out = run(capsys, "explain", "notebook-7", "--file", str(file), "--region", "us-east-1")
+
+    assert (1, True) == (code, "'notebook-7' is no instance ID like i-0123456789abcdef0" in out)
+
+
 _ACCOUNT = "111122223333"
 _PLACE = Place(_ACCOUNT, "us-east-1")
 

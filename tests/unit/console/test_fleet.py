@@ -218,7 +218,7 @@ def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
 def test_a_cell_of_the_next_step_is_empty_if_nothing_happens_next() -> None:
     """White space in it would leave a dot at the end of a card."""
     world = ConsoleWorld()
-    world.keep(make_row(1, verdict="exempt", idle_since=None))
+    world.keep(make_row(1, verdict="busy", idle_since=None))
 
     assert html(fleet, world).count("<td></tbody>") == 1
 
@@ -285,7 +285,19 @@ def test_any_name_is_shown_as_text(name: str) -> None:
             ("bad", "idle 7 h", "left alone (Amazon EKS runs it)"),
         ),
         ({"verdict": "no-data", "idle_since": None}, ("warn", "no data", "check its agent")),
-        ({"verdict": "exempt", "idle_since": None}, ("soft", "exempt", "")),
+        (
+            {"verdict": "exempt", "idle_since": None},
+            ("soft", "exempt", "left alone until the exemption ends"),
+        ),
+        (
+            {"verdict": "too-young", "idle_since": None},
+            ("soft", "too young", "judged once it has run long enough"),
+        ),
+        # Somebody has just started it again after a stop.
+        (
+            {"verdict": "too-young", "idle_since": None, "kept_until": NOW + timedelta(hours=3)},
+            ("soft", "too young", "kept until Fri 16:02 Berlin (15:02 UTC)"),
+        ),
         (
             {"verdict": "snoozed", "kept_until": NOW + timedelta(hours=3)},
             ("soft", "kept", "kept until Fri 16:02 Berlin (15:02 UTC)"),

@@ -6,8 +6,8 @@ see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -267,6 +267,14 @@ def _busy_text(row: FleetRow) -> str:
     return f"busy {row.hours[-1]}%"
 
 
+_NEXT_BY_STATE: Mapping[State, str] = {
+    State.KEPT: "",
+    State.EXEMPT: "left alone until the exemption ends",
+    State.TOO_YOUNG: "judged once it has run long enough",
+}
+"""What happens next to instances that are not judged, if no answer or undo keeps them."""
+
+
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     """Return what happens to the row's instance next by itself, or who must do something; empty if
     nothing happens. `mode` is that of the sweep; `zone` is the reader's time zone."""
@@ -274,8 +282,10 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     kind = known_kind(row.verdict)
     if kind is not None and kind in NOTES:
         return NOTES[kind]
-    if state in (State.KEPT, State.EXEMPT) and row.kept_until is not None:
-        return f"kept until {units.clock(row.kept_until, zone, now)}"
+    if state in _NEXT_BY_STATE:
+        if row.kept_until is not None:
+            return f"kept until {units.clock(row.kept_until, zone, now)}"
+        return _NEXT_BY_STATE[state]
     if state is State.HELD and row.stays_until is not None:
         return f"held until {units.clock(row.stays_until, zone, now)}"
     if not row.is_idle:

@@ -55,7 +55,9 @@ WORDS: Mapping[KeepReason, str] = {
     KeepReason.UNANSWERED: "nobody answered the question",
     KeepReason.REFUSAL: "a protection refused the action",
     KeepReason.FAILURE: "the action failed",
-    KeepReason.REPORT_ONLY: "only reported: the policy says so, or a stop saves nothing",
+    KeepReason.REPORT_ONLY: (
+        "only reported: the policy says so, it cannot be stopped, or a stop saves nothing"
+    ),
     KeepReason.OVERRIDE: "an override waits longer",
 }
 """Words of each reason, for people."""
