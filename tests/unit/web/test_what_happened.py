@@ -79,6 +79,18 @@ def test_the_steps_of_an_approved_plan_come_next_and_then_have_happened() -> Non
     assert "Stop the instance: requested on Fri 12:02 UTC" in happened(stopping)
 
 
+@pytest.mark.parametrize(("mode", "is_stopped"), [(Mode.AUTO, True), (Mode.OBSERVE, False)])
+def test_a_mode_that_asks_nobody_says_what_comes_next(mode: Mode, is_stopped: bool) -> None:
+    """In mode auto, no line said that the instance is about to be stopped. A rehearsal has no such
+    step, and neither has an episode that was canceled."""
+    world = unasked(mode)
+    body = world.get().body
+    world.state.void(ID, "it works again", expired=False, outcome="woke-up")
+
+    assert (["Stop the instance", "Take snapshots of"] if is_stopped else []) == next_steps(body)
+    assert [] == next_steps(world.get().body)
+
+
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_a_plan_that_was_approved_and_then_held_has_no_step_that_did_not_happen(
     is_closed: bool,
