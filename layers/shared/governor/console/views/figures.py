@@ -272,7 +272,7 @@ _NEXT_BY_STATE: Mapping[State, str] = {
     State.EXEMPT: "left alone until the exemption ends",
     State.TOO_YOUNG: "judged once it has run long enough",
 }
-"""What happens next to instances that are not judged, if no answer or undo keeps them."""
+"""The next step of instances that are not judged, if no answer or undo keeps them."""
 
 
 def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
