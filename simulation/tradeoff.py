@@ -109,13 +109,17 @@ def chart(shown: Sequence[Point]) -> Markup:
         x = _LEFT + _WIDE * percent / widest
         y = _TOP + _TALL * (1 - max(0.0, amount) / most)
         places.append((x, y))
-    unit = "USD" if in_usd else "Hours"
+    unit = "Hours"
+    sign = ""
+    if in_usd:
+        unit = "USD"
+        sign = "$"
     title = f"{unit} saved, by the share of stops that hit work within an hour"
     parts = [
         Markup('<svg class="tradeoff" viewBox="0 0 360 240" role="img"><title>{}</title>').format(
             title
         ),
-        *_axes(most, widest, "$" if in_usd else ""),
+        *_axes(most, widest, sign),
     ]
     if not _are_all_given(shown):
         parts.append(_curve(places))
@@ -151,8 +155,11 @@ def _curve(places: Sequence[tuple[float, float]]) -> Markup:
 
 
 def _dot(point: Point, x: float, y: float) -> Markup:
-    kind = "point given" if point.given else "point"
-    radius = 6 if point.given else 4
+    kind = "point"
+    radius = 4
+    if point.given:
+        kind = "point given"
+        radius = 6
     title = f"{point.name}: saves {point.saved}, hits {point.soon}"
     circle = Markup('<circle class="{}" cx="{:.0f}" cy="{:.0f}" r="{}"><title>{}</title></circle>')
     return circle.format(kind, x, y, radius, title)
@@ -171,9 +178,12 @@ def _label(point: Point, x: float, y: float) -> Markup:
     name = point.name
     if len(name) > _MOST_NAME:
         name = name[: _MOST_NAME - 1] + "…"
-    is_right_of_point = x < _LEFT + _WIDE * 0.7
-    kind = "axis" if is_right_of_point else "axis end"
-    left = x + 9 if is_right_of_point else x - 9
+    if x < _LEFT + _WIDE * 0.7:
+        kind = "axis"
+        left = x + 9
+    else:
+        kind = "axis end"
+        left = x - 9
     text = Markup('<text class="{}" x="{:.0f}" y="{:.0f}">{}</text>')
     return text.format(kind, left, y + 4, name)
 

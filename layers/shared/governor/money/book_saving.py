@@ -281,11 +281,15 @@ class SettleRestart:
             # Noted first: if only that succeeds, the saving is still open, and this is repeated.
             if not self._was_start_asked_of_us(entry, at):
                 self.instance_store.note_restart(Restart(entry.episode, at))
-            is_false = is_false_stop(entry, at, false_within)
-            ending = Ending.UNDONE if is_false else Ending.STARTED
+            if is_false_stop(entry, at, false_within):
+                ending = Ending.UNDONE
+                text = "false stop booked"
+            else:
+                ending = Ending.STARTED
+                text = "saving settled"
             has_ended_it = self.ledger_store.settle_entry(entry, at, ending, now)
             if has_ended_it:
-                done.append("false stop booked" if is_false else "saving settled")
+                done.append(text)
         return done
 
     def _was_start_asked_of_us(self, entry: LedgerEntry, at: UtcDatetime) -> bool:

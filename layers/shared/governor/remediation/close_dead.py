@@ -82,15 +82,17 @@ class CloseDead:
         """
         if episode is not None and episode.phase is Phase.ASKING:
             void_question(self.approval_store, episode, why, Outcome.FAILED)
-        instance = None if episode is None else episode.instance
+        instance = None
+        ledger_entry = None
+        ended = None
+        if episode is not None:
+            instance = episode.instance
+            ledger_entry = self.book(episode, Outcome.FAILED, now)
+            ending = EpisodeEnding(Outcome.FAILED, why, now, became_of(ledger_entry))
+            ended = episode.closed(ending)
         was_opened = episode is not None
         rule = policy_or_base(self.policies, instance).approval
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
-        ledger_entry = None if episode is None else self.book(episode, Outcome.FAILED, now)
-        ended = None
-        if episode is not None:
-            ending = EpisodeEnding(Outcome.FAILED, why, now, became_of(ledger_entry))
-            ended = episode.closed(ending)
         # Sent before it is closed: closing frees the lock, and then nothing would notice that it
         # was not sent.
         self.announce(outcome_alert(ref, ended, Outcome.FAILED, why, now, None, again_at=quiet))

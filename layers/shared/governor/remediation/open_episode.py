@@ -41,7 +41,7 @@ from governor.limits.store.pauses import Pauses
 from governor.money.store.ledger import Ledger
 from governor.policy.accounts import Accounts
 from governor.policy.model.acting import Action
-from governor.policy.model.contacts import Contact, working_hours
+from governor.policy.model.contacts import Contact, WorkingHours, working_hours
 from governor.policy.model.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.policy.ports import Policies
 from governor.policy.rules.changes import asked_under
@@ -286,8 +286,13 @@ class OpenEpisode:
         owner_note = ownership.why_others_are_asked(owner, project, is_question=is_question)
         first_contact = contacts[0] if contacts else Contact()
         escalated = ownership.escalated(owner, project)
-        planned_schedule = schedule(now, policy.approval, contacts, escalated)
-        phase = Phase.ASKING if is_question else Phase.OPENING
+        phase = Phase.OPENING
+        planned_schedule = None
+        contact_hours: tuple[WorkingHours, ...] = ()
+        if is_question:
+            phase = Phase.ASKING
+            planned_schedule = schedule(now, policy.approval, contacts, escalated)
+            contact_hours = working_hours((*contacts, *escalated))
         return Episode(
             ref=ref,
             phase=phase,
@@ -310,11 +315,11 @@ class OpenEpisode:
             project=project,
             asking=Asking(
                 keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-                schedule=planned_schedule if is_question else None,
+                schedule=planned_schedule,
                 time_zone=first_contact.time_zone,
                 working_days=first_contact.working_days,
                 working_from=first_contact.working_from,
-                contact_hours=working_hours((*contacts, *escalated)) if is_question else (),
+                contact_hours=contact_hours,
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),
                 acts_on_silence=acts_on_silence(policy, plan),

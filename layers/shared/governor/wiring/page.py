@@ -14,15 +14,19 @@ from governor.wiring.parts import Parts
 def approval_site(parts: Parts) -> ApprovalSite:
     """Return the page of `serve_approval`, with a sign-in in front of decisions if an OIDC issuer
     is set. Raises: ConfigurationError if a setting is missing."""
-    has_sign_in = bool(parts.settings.oidc_issuer)
-    policies = _policies_now(parts) if has_sign_in else _policies_later(parts)
+    if parts.settings.oidc_issuer:
+        policies = _policies_now(parts)
+        gate = _gate(parts, policies)
+    else:
+        policies = _policies_later(parts)
+        gate = None
     stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
     return ApprovalSite(
         show=show_approval(parts),
         decide=decide(parts, policies_now=policies),
         undoer=parts.undoer,
         signer=parts.signer,
-        gate=_gate(parts, policies) if has_sign_in else None,
+        gate=gate,
         environment=parts.settings.named(stack),
     )
 

@@ -29,11 +29,14 @@ def is_accelerated(instance_type: str) -> bool:
 def hardware(instance_type: str, count: int = 1) -> str:
     """Return `count` instances of a type in words: `2 x p5.48xlarge, 8 x NVIDIA H100 each`; only
     `2 x p5.48xlarge` if the accelerators of the type are not known."""
-    text = instance_type if count == 1 else f"{count} x {instance_type}"
+    text = instance_type
+    each = ""
+    if count > 1:
+        text = f"{count} x {instance_type}"
+        each = " each"
     shape = shape_of(instance_type)
     if shape is None or shape.accelerator_count is None:
         return text
-    each = "" if count == 1 else " each"
     return f"{text}, {shape.accelerator_count} x {shape.accelerator}{each}"
 
 

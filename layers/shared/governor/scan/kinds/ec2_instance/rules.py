@@ -112,12 +112,18 @@ def _from_table(figure: str, policy: Policy) -> FigureBeside:
     """Return a figure of the one table, with the policy's limit or the scan's own."""
     row = FIGURES[figure]
     own = OWN_LIMITS.get(figure)
+    if own is None:
+        words = row.words
+        limit = limit_of(policy, figure)
+    else:
+        words = own.words
+        limit = own.limit
     return FigureBeside(
-        words=row.words if own is None else own.words,
+        words=words,
         metrics=row.metrics,
         statistic=row.statistic,
         scale=row.scale,
-        limit=limit_of(policy, figure) if own is None else own.limit,
+        limit=limit,
         is_listed=row.publisher is Publisher.EC2_GPU,
     )
 
