@@ -489,4 +489,5 @@ class Console(Section):
     projects own without being named here."""
 
     scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
-    """Scopes of the issuer's groups and of IAM callers, by a name of your choice."""
+    """Parts of the console for groups of the issuer and for IAM callers, each with a role, under a
+    name of your choice."""

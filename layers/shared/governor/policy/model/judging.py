@@ -167,15 +167,15 @@ class Metrics(Section):
     """Seconds between two samples of the agent. GPU Governor uses it to count the GPUs in an
     aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
-    """Readings of this many seconds before the present are ignored, because CloudWatch may still be
-    receiving them."""
+    """Readings younger than this many seconds are ignored, because CloudWatch may still be
+    receiving others of the same time."""
     publishers_are_trusted: bool = setting(False, "raised")
     """Declare that IAM lets only people who may stop any instance publish these metrics. `auto`
     needs this, because CloudWatch does not show who published a metric, and forged zeros make an
     instance look idle."""
     bound_namespaces: bool = setting(False, "lowered")
     """Call an instance idle only if its own namespace also shows it as idle. That namespace is
-    `namespace`, a slash, and `aws:userid`. `agent/` publishes there with `--metrics bound`, and IAM
+    `<namespace>/<role ID>:<instance ID>`. `agent/` publishes there with `--metrics bound`, and IAM
     can prevent others from publishing there."""
     work: WorkMetrics | None = WorkMetrics()
     """Metrics that jobs publish while they work. `null`: no such metrics are read."""

@@ -41,8 +41,8 @@ class Breaker(Section):
     acts without an approval, the freeze also lasts until most of the instances that caused it have
     worked again or are stopped."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
-    """Freeze if this many times as many instances change as in any sweep of the last two weeks.
-    `null`: never."""
+    """Freeze if one sweep has more than this many times as many changed instances as any earlier
+    sweep of the last two weeks. `null`: never."""
     hub_minimum_instances: int = between(10, 2, 10_000)
     """Freeze everything only if at least this many instances of all accounts together have turned
     idle or silent and have not worked since."""

@@ -42,7 +42,8 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Section):
-    """All settings, as they apply to one instance after overrides."""
+    """A policy as it applies to one instance after overrides. Besides its sections, it has these
+    settings."""
 
     mode: Mode = setting(Mode.OBSERVE, "raised")
     """`observe` changes nothing in EC2, `ask` acts after an approval, and `auto` acts without one.
@@ -50,10 +51,11 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone, whatever its value. GPU Governor compares only the
-    letters and digits of the key. A key that also contains `tag_value` counts too, such as
-    `gpugovernor:exempt`. IAM compares the exact key. Set the parameter `ExemptionTagKey` of the
-    stacks to the same key, and use only letters, digits and + - = . _ : / @ in it."""
+    """The tag of instances that are left alone. Another value of this tag exempts an instance, too,
+    and so do keys that differ only in letter case or punctuation, and the key followed by the
+    value, such as `gpugovernor:exempt`. IAM compares the exact key. Set the
+    parameter `ExemptionTagKey` of the stacks to the same key, and use only letters, digits and
+    + - = . _ : / @ in it."""
     two_people_for_policy: bool | None = setting(None, "lowered")
     """A risky change of the policy waits until two people of `ownership.contacts` have written or
     accepted it. `null` means `true` once any rule or override of the policy terminates, and
