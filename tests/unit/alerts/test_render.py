@@ -67,7 +67,10 @@ def test_headings_and_items_become_sections(fill: Fill) -> None:
 
     assert ("lead", "", "Lost:", "- 1", "- 2", "Left:", "plain") == words.lines
     assert ("lead",) == words.lead
-    assert (Section("Lost", ("1", "2")), Section("Left", ("plain",))) == words.sections
+    assert (
+        Section("Lost", ("1", "2")),
+        Section("Left", ("plain",), is_text=True),
+    ) == words.sections
 
 
 @pytest.mark.parametrize("forms", [(), (LineForm.TEXT, LineForm.TEXT)])

@@ -114,6 +114,17 @@ def test_a_diff_is_one_section_whatever_its_lines_look_like() -> None:
     assert (" mode: ask", "-- a", "+ownership:", "+  contacts:") == section.lines[-4:]
 
 
+def test_a_refused_policy_says_why_before_its_changes() -> None:
+    """The mistake was the last line of the diff."""
+    changes = difference("mode: ask\n", "mode: asks\n")
+    why = "line 1: mode: must be one of observe, ask, auto"
+    alert = version_alert(TARGET, "v2", "alice", "refused", NOW, changes=changes, why_refused=why)
+    words = words_of(alert)
+
+    assert why == words.lead[-1]
+    assert [True] == [section.is_text for section in words.sections]
+
+
 @pytest.mark.parametrize("forms", [None, 7, "", "hit", "hixi", ["h", "i", "e", "i"]])
 def test_an_alert_without_parts_is_read_line_by_line(forms: object) -> None:
     """One of an earlier release, or one that was cut to what SNS takes."""

@@ -140,7 +140,7 @@ def test_one_message_an_owner_with_everything_the_gravest_first() -> None:
     assert (Severity.CRITICAL, None) == (ada.severity, ada.instance_id)
     found = [(f["instance_id"], f["kind"]) for f in ada.facts["findings"]]  # type: ignore[attr-defined]
     assert [(hot, "lost"), (lost, "lost")] == found
-    assert f"1 finding of an earlier message is still true ({hot})." in ada.lines
+    assert f"1 finding from an earlier message still holds ({hot})." in ada.lines
     assert Severity.WARNING is by_owner["bob"].severity
 
 
@@ -155,6 +155,24 @@ def test_faults_go_before_advice_in_one_message() -> None:
     kinds = [f["kind"] for f in alert.facts["findings"]]  # type: ignore[attr-defined]
     assert [FindingKind.HOT, FindingKind.UNDER_USED, FindingKind.BOTTLENECK] == kinds
     assert Severity.WARNING is alert.severity
+
+
+def test_how_to_move_an_instance_is_said_once() -> None:
+    """Twenty hot GPUs are twenty lines, and one way to another host."""
+    world = HealthWorld()
+    first, second = world.add(1, gpus=2), world.add(2, gpus=2)
+    world.publish(first, [HOT, {}])
+    world.check()
+    (alone,) = world.told()
+    world.publish(second, [LOST, HOT])
+    world.publish(first, [HOT, LOST])
+    world.check(60)
+    (together,) = world.told()
+
+    way = "A stop and a start usually move an instance to another host"
+    for alert in (alone, together):
+        assert 1 == "\n".join(alert.lines).count(way)
+    assert together.lines[-3].startswith(way)
 
 
 def test_advice_comes_once_a_week_to_an_owner() -> None:

@@ -200,7 +200,7 @@ def test_who_advises_a_stop_says_what_it_costs(gpu: GpuFigures) -> None:
     """A stop wipe local disks: no advice leads there without saying so."""
     (finding,) = health_findings(WINDOW, [gpu])
     assert "stop" in advice_text(finding).lower()
-    assert "wipe local disks, and EC2 may not have free capacity" in advice_text(finding)
+    assert "wipes local disks, and EC2 may not have free capacity" in advice_text(finding)
 
 
 def test_application_errors_are_no_fault_of_the_gpu() -> None:

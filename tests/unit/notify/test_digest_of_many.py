@@ -157,6 +157,21 @@ def test_deadlines_hours_apart_stand_in_their_lines() -> None:
     assert "after Sat 04:02 Berlin" in message.title
 
 
+def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
+    """The deadline of one that waits for an approval is none of theirs."""
+    acts = (False, True, True)
+    message = digest(
+        [instance_number(number, acts=acts[number]) for number in range(3)],
+        apart=timedelta(hours=1),
+    )
+
+    assert "unless you answer, the first after Sat 05:02 Berlin" in message.title
+    assert (
+        "If nobody answers, GPU Governor stops 2 of these 3 (notebook-01, notebook-02), the first "
+        "after Sat 05:02 Berlin (04:02 UTC, in 16 h)." == message.happens
+    )
+
+
 def test_twelve_instances_fit_on_two_screens_of_text() -> None:
     """The mail had four lines an instance: 3,008 points on a phone, now 1,405."""
     episodes = [instance_number(n, acts=n < 4, losses=(SHARED, OWN)) for n in range(12)]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from governor.alerts.model import Section
 from governor.approvals.model.approval import Answer
 from governor.notify.compose import message_of
+from governor.notify.email import email_document
 from governor.notify.message import Message, Table
 from governor.notify.slack_blocks import BLOCKS, slack_blocks, slack_text
 from governor.policy.messages import difference, version_alert
@@ -213,6 +214,21 @@ def test_lines_of_a_diff_are_not_joined() -> None:
 
     assert "-a19: 1" in text
     assert ": 1; " not in text
+
+
+def test_lines_of_a_diff_have_neither_bullets_nor_dashes() -> None:
+    """Behind a dash, a line that stays reads as one that is removed."""
+    changes = difference("mode: ask\nversion: 1\n", "mode: auto\nversion: 1\n")
+    alert = version_alert(TARGET, "v1", "ada", "in-force", NOW, risky=["mode"], changes=changes)
+    message = message_of(alert, None, link=None)
+    slack = json.dumps(slack_blocks(message, interactive=False), ensure_ascii=False)
+    mail = email_document(message, sender="gpu@example.com", recipient="ada@example.com")
+    text = mail.get_body(("plain",)).get_content()  # type: ignore[union-attr]
+
+    assert "• mode" in slack
+    assert "• -mode: ask" not in slack
+    assert "\n- mode\n" in text
+    assert "\n-mode: ask\n+mode: auto\nversion: 1\n" in text
 
 
 def test_joined_lines_can_be_told_apart() -> None:

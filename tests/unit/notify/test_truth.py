@@ -1250,8 +1250,9 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
     ),
     "freeze": (
-        breaker_alert("frozen", TARGET, FROZEN, NOW),
+        breaker_alert("frozen", TARGET, FROZEN, NOW, hold_minutes=180),
         (
+            "until Fri 15:02 UTC at the earliest",
             "froze its plans",
             "GPU Governor does not stop or terminate any instance in 123456789012/us-east-1",
             "Half the fleet turned idle.",

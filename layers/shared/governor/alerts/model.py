@@ -117,6 +117,9 @@ class Section:
 
     heading: str
     lines: tuple[str, ...]
+    is_text: bool = False
+    """True if the lines are text, such as a diff, and not items, which channels show with bullets
+    or dashes."""
 
 
 class LineForm(StrEnum):
@@ -179,7 +182,8 @@ class Words:
                 item = line.removeprefix("- ") if form is LineForm.ITEM else line
                 # A section is frozen, so the last one is replaced by one that has the item.
                 last = sections.pop()
-                sections.append(Section(last.heading, (*last.lines, item)))
+                is_text = last.is_text if last.lines else form is LineForm.TEXT
+                sections.append(Section(last.heading, (*last.lines, item), is_text))
         return tuple(sections)
 
 

@@ -46,7 +46,19 @@ _Item = TypeVar("_Item")
 
 def advice_text(finding: Finding) -> str:
     """Return one or more sentences that say what to do about a finding."""
-    return "".join(template_lines("health advice", {"kind": finding.bottleneck or finding.kind}))
+    return _advice(finding, _about_another_host())
+
+
+def _advice(finding: Finding, about_another_host: str) -> str:
+    """Return the advice on a finding. If it is to move the instance to another host, it ends with
+    `about_another_host`, which may be empty."""
+    values = {"kind": finding.bottleneck or finding.kind, "move": about_another_host}
+    return "".join(template_lines("health advice", values)).rstrip()
+
+
+def _about_another_host() -> str:
+    """Return the sentences about how an instance gets to another host."""
+    return "".join(template_lines("another host", {}))
 
 
 def finding_document(member: InstanceFinding) -> dict[str, object]:
@@ -159,7 +171,12 @@ def _alert(
     }
     lasting_ids = {finding.instance.instance_id for finding in lasting}
     where = instance.name if instance else f"{len(instances)} instances"
-    lines = [_line(group, owner, now) for group in groups[:_MOST_LINES]]
+    about_another_host = _about_another_host()
+    with_lines = groups[:_MOST_LINES]
+    advice_to_move = [group for group in with_lines if _is_to_move(group[0].finding)]
+    is_shared = len(advice_to_move) > 1
+    at_end = "" if is_shared else about_another_host
+    lines = [_line(group, owner, now, at_end) for group in with_lines]
     words = {
         "number": len(findings),
         "single": len(findings) == 1,
@@ -167,6 +184,7 @@ def _alert(
         "where": where,
         "part": part_text,
         "listed": lines,
+        "shared_advice": about_another_host if is_shared else "",
         "others": _short_lines(groups[_MOST_LINES:]),
         "before": ", ".join(sorted(lasting_ids)[:_MOST_LINES]),
     }
@@ -218,14 +236,22 @@ def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
         yield f"Also: {'; '.join(part)}."
 
 
-def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
+def _is_to_move(finding: Finding) -> bool:
+    """Return whether the advice on a finding is to move the instance to another host."""
+    return advice_text(finding) != _advice(finding, "")
+
+
+def _line(
+    group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime, about_another_host: str
+) -> str:
     """Return one line about the findings of one kind on one instance, at least one, with the advice
-    once and the earliest start, in the owner's zone."""
+    once and the earliest start, in the owner's zone. `about_another_host` ends the advice if that
+    is to move the instance."""
     findings = [member.finding for member in group]
     seen = "; ".join(finding.about for finding in findings)
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
     severity = findings[0].severity.value.capitalize()
-    advice = advice_text(findings[0])
+    advice = _advice(findings[0], about_another_host)
     instance = instance_text(group[0].instance)
     return f"{severity}: {instance}, seen since {since}. {seen}. {advice}"
 

@@ -5,6 +5,8 @@ They only word what the rules of this room, or a person, have decided.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from governor.alerts.model import EVERYWHERE, Alert, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.instance import Target
@@ -44,6 +46,7 @@ def breaker_alert(
     left: int = 0,
     again: int = 0,
     by: str | None = None,
+    hold_minutes: int = 0,
 ) -> Alert:
     """Return the alert about a freeze. It sends nothing. A reminder is a warning, whatever severity
     the template sets.
@@ -51,7 +54,8 @@ def breaker_alert(
     `template` is `frozen` or `released` for a target, `all frozen` or `all released` for
     everything. `about` is the target, or the hub. `left` is how many of the instances that turned
     idle or silent have not worked since. `again` is 0 for the first alert, then the number of the
-    reminder. `by` is who ended the freeze in the console; `None` if nobody did.
+    reminder. `by` is who ended the freeze in the console; `None` if nobody did. `hold_minutes` is
+    how long the freeze of a target lasts at least; only its first alert says it.
     """
     is_everywhere = template.startswith("all")
     place = "all" if is_everywhere else about
@@ -63,7 +67,8 @@ def breaker_alert(
     }
     if is_everywhere:
         facts[EVERYWHERE] = True
-    words = {"since": state.tripped_at, "again": again, "by": by}
+    ends_at = state.tripped_at + timedelta(minutes=hold_minutes)
+    words = {"since": state.tripped_at, "again": again, "by": by, "ends_at": ends_at}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
     return alert_from_template(template, about, dedup_id, now, facts, words, severity=severity)

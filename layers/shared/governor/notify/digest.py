@@ -105,8 +105,17 @@ def _question_words(
     zone = episodes[0].asking.time_zone
     verbs = sorted({episode.plan.verb for episode in episodes})
     deadlines = [stated_deadline(alert) for alert in alerts]
-    earliest = min(filter(None, deadlines), default=None)
-    silence = consequence_of_several(episodes, earliest, now)
+    acting_deadlines = [
+        stated_deadline(alert)
+        for alert, episode in zip(alerts, episodes, strict=True)
+        if episode.asking.acts_on_silence
+    ]
+    silence = consequence_of_several(
+        episodes,
+        min(not_none(acting_deadlines or deadlines), default=None),
+        now,
+        is_one_deadline=not acting_deadlines or _is_one_deadline(acting_deadlines),
+    )
     figures = _cost_text(episodes)
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     need_two_people = sum(episode.terms.people_needed > 1 for episode in episodes)
@@ -177,15 +186,17 @@ def _most_expensive_first(
 
 def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     """Return the fields of a message about failures of one cause, at least one: its words, which
-    list every instance, the text of its button, and its data. The failed step is named only if it
-    is the same in all."""
+    list every instance, the text of its button, and its data. The failed step, and what was and was
+    not done to the instances, are said once if they are the same for all."""
     first = alerts[0]
     reason = reason_of(first)
     failed_steps = {alert.facts.get("failed_step") for alert in alerts}
     is_one_step = len(failed_steps) == 1 and None not in failed_steps
     step = first.facts.get("failed_step")
+    texts_left = {alert.facts.get(LEFT_IN_SHORT) for alert in alerts}
     values = {
         "number": len(alerts),
+        "all_left": first.facts.get(LEFT_IN_SHORT) if len(texts_left) == 1 else None,
         "step": failures.step_text(step) if is_one_step else "",
         "readable": failures.readable_failure(reason, _zone_of(alerts), first.at),
         "several_reasons": len({reason_of(alert) for alert in alerts}) > 1,

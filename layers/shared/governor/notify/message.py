@@ -161,9 +161,8 @@ class Message:
         yield replace(self, evidence=None)
         brief_sections = []
         for section in self.sections[:8]:
-            brief_sections.append(
-                Section(section.heading, _on_lines(section.lines[:5], _SHORT_LINE_CHARACTERS))
-            )
+            lines = _on_lines(section.lines[:5], _SHORT_LINE_CHARACTERS)
+            brief_sections.append(replace(section, lines=lines))
         brief = replace(
             self,
             lead=_on_lines(self.lead[:5], _SHORT_LINE_CHARACTERS),
@@ -238,7 +237,8 @@ def _on_lines(part: Any, limit: int = _LINE_CHARACTERS) -> Any:
         case tuple() | list():
             return tuple(_on_lines(member, limit) for member in part)
         case Section():
-            return Section(one_line(part.heading, _HEADING_CHARACTERS), _on_lines(part.lines))
+            heading = one_line(part.heading, _HEADING_CHARACTERS)
+            return replace(part, heading=heading, lines=_on_lines(part.lines))
         case Table():
             columns = _on_lines(part.columns, _CELL_CHARACTERS)
             rows = _on_lines(part.rows, _CELL_CHARACTERS)

@@ -247,10 +247,12 @@ def _answer_button(message: Message, answer: Answer) -> Block:
 
 
 def _sections(sections: Iterable[Section]) -> Iterator[Block]:
-    """Yield the blocks of the sections, each with a bold heading and its lines as items."""
+    """Yield the blocks of the sections, each with a bold heading and its lines, which have
+    bullets unless they are text."""
     for section in sections:
         heading = f"*{escaped(section.heading, 1000)}*"
-        items = [f"• {_line(line)}" for line in section.lines]
+        bullet = "" if section.is_text else "• "
+        items = [f"{bullet}{_line(line)}" for line in section.lines]
         yield from _texts([heading, *items])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
+from governor.alerts.model import Section
 from governor.core.errors import ConfigurationError
 from governor.core.https import Https
 from governor.core.ports import Clock
@@ -82,13 +83,18 @@ def webhook_document(message: Message) -> dict[str, object]:
         "happens": message.happens,
         "lead": list(message.lead),
         "acts": message.acts,
-        "sections": [asdict(section) for section in message.sections],
-        "details": [asdict(section) for section in message.details],
+        "sections": _sections(message.sections),
+        "details": _sections(message.details),
         "why": message.why,
         "facts": dict(message.data),
         "evidence": evidence,
         "link": message.link,
     }
+
+
+def _sections(sections: Sequence[Section]) -> list[dict[str, object]]:
+    """Return the headings with their lines, as the contract of the document names them."""
+    return [{"heading": one.heading, "lines": list(one.lines)} for one in sections]
 
 
 def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:

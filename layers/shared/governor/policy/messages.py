@@ -172,7 +172,7 @@ def consent_alert(
     facts = {EVERYWHERE: True, "version": version, "overrides": list(overrides)}
     words = {
         "name": overrides[0],
-        "overrides": ", ".join(overrides),
+        "overrides": ", ".join(f'"{name}"' for name in overrides),
         "can_accept": bool(version) and not cannot_accept,
         "cannot_accept": cannot_accept if version else "",
     }

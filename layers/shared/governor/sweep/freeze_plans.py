@@ -204,7 +204,16 @@ class FreezePlans:
         number = breaker.due_message(freeze, sweep.now)
         if number is None:
             return
-        alert = breaker_alert("frozen", sweep.target, freeze, sweep.now, left=left, again=number)
+        hold_minutes = sweep.base.breaker.hold_minutes
+        alert = breaker_alert(
+            "frozen",
+            sweep.target,
+            freeze,
+            sweep.now,
+            left=left,
+            again=number,
+            hold_minutes=hold_minutes,
+        )
         if self._send(sweep, alert):
             self.breaker_store.set_breaker(sweep.target, replace(freeze, told_at=sweep.now))
 

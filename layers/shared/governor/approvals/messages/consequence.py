@@ -72,6 +72,7 @@ def consequence(
         "stays": "keeps running" if episode.stopped_by_episode is None else "stays stopped",
         "it": "it",
         "them": "it",
+        "is_first": False,
         "to": "",
     }
     room = _LOCK_SCREEN_CHARACTERS - len(f" will be {done}")
@@ -101,12 +102,17 @@ def consequence_of_question(
 
 
 def consequence_of_several(
-    episodes: Sequence[Episode], until: UtcDatetime | None, now: UtcDatetime
+    episodes: Sequence[Episode],
+    until: UtcDatetime | None,
+    now: UtcDatetime,
+    *,
+    is_one_deadline: bool = True,
 ) -> Consequence:
     """Return what happens to the instances of several questions, at least two, if nobody answers.
 
-    `until` is the earliest deadline; `None` if none is known. The sentence names up to five of the
-    instances that silence stops, unless it stops all.
+    `until` is the earliest deadline, of those on which silence acts if there are any; `None` if
+    none is known. Without `is_one_deadline`, the others have later ones. The sentence names up to
+    five of the instances that silence stops, unless it stops all.
     """
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
     about = f"{len(episodes)} {state_text(episodes)} GPU instances"
@@ -124,6 +130,7 @@ def consequence_of_several(
         "stays": _stay(episodes),
         "it": "them",
         "them": them,
+        "is_first": not is_one_deadline,
         "to": " to any of them",
     }
     return _in_words(about, len(about), values, episodes[0].asking.time_zone, now)
