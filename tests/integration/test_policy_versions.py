@@ -231,7 +231,7 @@ def test_an_override_counts_once_the_people_whom_it_names_have_accepted(
     second = put(alone + OVERRIDE)
     versions.eventually(lambda: in_force(versions, second), "the second version is not in force")
     until = (
-        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        'Override "scratch" counts as ask until alice@example.com and bob@example.com '
         "accept this version."
     )
     assert until in told(versions, second, "in-force")["lines"]

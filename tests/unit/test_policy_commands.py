@@ -617,7 +617,7 @@ def test_an_override_that_names_people_is_not_ok_until_they_accept(
     code, out = run(capsys, "check", *option, str(file))
 
     until = (
-        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        'Override "scratch" counts as ask until alice@example.com and bob@example.com '
         "accept this version."
     )
     assert (0, True, False) == (code, until in out, ": ok" in out), out

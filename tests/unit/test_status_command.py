@@ -301,7 +301,7 @@ def test_an_override_that_lacks_acceptances_is_listed_with_who_is_missing(
     accepted = {"terms": terms, "people": people}
     cloud.answers["/api/policy"] = {"document": SCRATCH, "in_force": "v7", "accepted": accepted}
     code, lines = shown(capsys)
-    until = "Override scratch counts as ask until bob@example.com accepts this version"
+    until = 'Override "scratch" counts as ask until bob@example.com accepts this version'
     assert (1, True) == (code, lines["policy"].endswith(f"stored as v7; {until}")), lines["policy"]
 
     people.append("bob@example.com")

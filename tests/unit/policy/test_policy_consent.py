@@ -545,7 +545,7 @@ def test_the_message_about_the_version_says_who_is_missing() -> None:
     (changed,) = [one for one in world.announcer.sent if one.kind is AlertKind.POLICY_CHANGED]
 
     line = (
-        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        'Override "scratch" counts as ask until alice@example.com and bob@example.com '
         "accept this version."
     )
     assert line in changed.lines

@@ -146,10 +146,10 @@ def consent_line(override: Unaccepted) -> str:
     it, or that it names too few people."""
     missing = override.missing
     if not missing:
-        return f"Override {override.name} counts as ask: approved_by must name two people."
+        return f'Override "{override.name}" counts as ask: approved_by must name two people.'
     verb = "accepts" if len(missing) == 1 else "accept"
     return (
-        f"Override {override.name} counts as ask until {all_listed(missing)} {verb} this version."
+        f'Override "{override.name}" counts as ask until {all_listed(missing)} {verb} this version.'
     )
 
 
