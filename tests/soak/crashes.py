@@ -6,6 +6,7 @@ begins with a copy of the world from just before the event that makes the call.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
 
+from tests.soak import cloud as simulation
 from tests.soak.cloud import START, Cloud
 from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.invariants import episodes
@@ -72,17 +74,23 @@ class Violation:
 def points(scenario: Scenario) -> tuple[Point, ...]:
     """All of a scenario, played once for them. Others act only where something is about to
     change."""
-    return tuple(point for _, point in _points(scenario.name))
+    return tuple(point for _, point in _points_now(scenario))
 
 
 def without_repetitions(scenario: Scenario) -> tuple[Point, ...]:
     """Return its points without most of the calls that do the same again and again."""
-    return tuple(point for is_repetition, point in _points(scenario.name) if not is_repetition)
+    return tuple(point for is_repetition, point in _points_now(scenario) if not is_repetition)
+
+
+def _points_now(scenario: Scenario) -> tuple[tuple[bool, Point], ...]:
+    """Return each point, and whether its call repeats others that are tried, by the definition that
+    executions follow now: a test may have put another one in its place."""
+    return _points(scenario.name, json.dumps(simulation.definition()))
 
 
 @cache
-def _points(name: str) -> tuple[tuple[bool, Point], ...]:
-    """Return each point, and whether its call repeats others that are tried."""
+def _points(name: str, _definition: str) -> tuple[tuple[bool, Point], ...]:
+    """Return the points of the story of this name, played once for each definition."""
     return tuple(_calls_and_kinds(BY_NAME[name]))
 
 

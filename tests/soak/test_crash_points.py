@@ -10,6 +10,7 @@ from itertools import chain
 
 import pytest
 
+from tests.soak import cloud as simulation
 from tests.soak.__main__ import shares
 from tests.soak.cloud import START, Cloud
 from tests.soak.crashes import Point, points, runs, try_all, without_repetitions
@@ -19,6 +20,7 @@ from tests.soak.parts import simulated
 from tests.soak.scenarios import SCENARIOS, Scenario
 from tests.soak.stories import ALL_STORIES
 from tests.soak.storm import Weather
+from tests.soak.test_definition_before import BEFORE
 
 _PLACE = 1019
 """A prime, so that the sample meets every kind of fault and every part of a run."""
@@ -73,6 +75,19 @@ def test_repeated_calls_are_sampled_and_each_kind_of_call_is_tried() -> None:
         assert left_out <= {"check_progress", "sweep_target", "deliver_alert", "expire_snapshots"}
         tried = {calls[point.number - 1] for point in sampled}
         assert {calls[point.number - 1] for point in every} == tried
+
+
+def test_each_definition_has_crash_points_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that plays another definition in the same process left its points to those after
+    it."""
+    scenario = SCENARIOS[0]
+    points_now = points(scenario)
+    with monkeypatch.context() as patched:
+        patched.setattr(simulation, "definition", lambda: BEFORE)
+        points_before = points(scenario)
+
+    assert points_now != points_before
+    assert points_now == points(scenario)
 
 
 def test_a_run_from_a_copy_ends_as_a_whole_run_does() -> None:
