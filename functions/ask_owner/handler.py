@@ -30,6 +30,7 @@ def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> 
         payload.task_token,
         payload.reason,
         takes_new_times=payload.takes_new_times,
+        takes_waits=payload.takes_waits,
     )
     logger.info("asked", extra={"heard": asked.reached_people, "settled": asked.settled})
     answer: dict[str, Any] = {"heard": asked.reached_people, "settled": asked.settled}

@@ -109,6 +109,7 @@ def test_an_update_that_is_half_done_keeps_the_planned_distances(
         monkeypatch.setattr(simulation, "definition", lambda: BEFORE)
     else:
         monkeypatch.setattr(AskPayload, "takes_new_times", False)
+        monkeypatch.setattr(AskPayload, "takes_waits", False)
     scenario, cloud = _played(hours=180.0)
 
     assert [] == scenario.complaints(cloud)

@@ -13,6 +13,7 @@ from governor.approvals.ask_owner import TRIES_TO_ASK_EVERY, AskOwner
 from governor.approvals.model.approval import Approval, Stage
 from governor.approvals.rules.stages import asked_at, silence_from
 from governor.core.errors import MustWait, SafetyError, Throttled, Unavailable
+from governor.core.parsing import parse
 from governor.core.units import parse_iso
 from governor.limits.model.breaker import BreakerState
 from governor.limits.model.pause import Pause
@@ -20,7 +21,7 @@ from governor.policy.model.contacts import Contact
 from governor.policy.model.policy import Policy
 from governor.policy.rules.changes import asked_under
 from governor.policy.rules.schedule import Schedule, schedule
-from governor.wiring.payloads import TAKES_NEW_TIMES
+from governor.wiring.payloads import TAKES_NEW_TIMES, AskPayload
 from tests.unit.functions.handlers import call
 from tests.unit.remediation.test_waiting import OFFICE
 from tests.unit.template.machines import definition
@@ -81,11 +82,23 @@ class Late:
         return deadlines
 
 
+def episode_of(question: Late) -> dict[str, Any]:
+    """The name of its episode, as the workflow sends it."""
+    ref = question.world.ref
+    return {
+        "account": ref.account,
+        "region": ref.region,
+        "instance_id": ref.instance_id,
+        "launch_time": ref.launch_time.isoformat(),
+        "number": ref.number,
+    }
+
+
 def test_the_later_stages_of_a_late_question_are_in_working_hours() -> None:
     """Before, its reminder and its escalation came in the night to Thursday, and its end in that to
     Friday: the planned distances held a weekend already."""
     late = Late()
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert MOVED == asked.moved
     assert MOVED == late.approval.moved_schedule
@@ -123,7 +136,7 @@ def test_a_workflow_of_an_earlier_definition_keeps_the_planned_distances() -> No
 def test_a_question_on_time_keeps_its_times(minutes: int) -> None:
     late = Late()
     late.world.clock.moment = FRI + timedelta(minutes=minutes)
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert (None, None) == (asked.moved, late.approval.moved_schedule)
     until = late.world.clock.moment + (PLANNED.expire_at - PLANNED.ask_at)
@@ -135,10 +148,10 @@ def test_a_repeated_call_moves_nothing_and_sends_nothing(minutes: int) -> None:
     """Before, the question was moved again and its message was published again. The answer of the
     first call was lost: it had timed out, or Lambda failed."""
     late = Late()
-    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
     stored = late.approval
     late.world.clock.moment = MON + timedelta(minutes=minutes)
-    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert MOVED == first.moved
     assert first == second
@@ -151,9 +164,9 @@ def test_a_repeated_call_about_a_question_on_time_does_not_move_it(minutes: int)
     """It was asked on time, although the repeated call comes later than that."""
     late = Late()
     late.world.clock.moment = FRI + timedelta(minutes=minutes)
-    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
     late.world.clock.moment += timedelta(minutes=5)
-    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    second = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert first == second
     assert late.approval.moved_schedule is None
@@ -163,10 +176,12 @@ def test_a_repeated_call_about_a_question_on_time_does_not_move_it(minutes: int)
 def test_a_repeated_call_does_not_wait_for_the_end_of_a_freeze_that_began_since() -> None:
     """People have the question, and its time must begin."""
     late = Late()
-    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    first = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
     late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
 
-    assert first == late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    assert first == late.ask(
+        late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True
+    )
 
 
 def test_a_repeated_call_sends_what_the_first_did_not_with_the_same_times() -> None:
@@ -174,10 +189,10 @@ def test_a_repeated_call_sends_what_the_first_did_not_with_the_same_times() -> N
     late = Late()
     late.world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
     late.world.announcer.failure = None
     late.world.clock.moment = MON + timedelta(minutes=2)
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert MOVED == asked.moved == late.approval.moved_schedule
     assert 1 == len(late.world.announcer.sent)
@@ -188,10 +203,10 @@ def test_a_question_that_was_not_sent_in_time_is_moved_again() -> None:
     late = Late()
     late.world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
     late.world.announcer.failure = None
     late.world.clock.moment = TUE
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert asked.moved is not None
     assert TUE == asked.moved.ask_at
@@ -206,7 +221,10 @@ def test_a_question_is_asked_although_that_cannot_be_noted(monkeypatch: pytest.M
 
     monkeypatch.setattr(type(late.world.state), "note_question_sent", fail)
 
-    assert MOVED == late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).moved
+    assert (
+        MOVED
+        == late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True).moved
+    )
     assert 1 == len(late.world.announcer.sent)
 
 
@@ -219,7 +237,7 @@ def test_a_policy_that_was_loosened_gives_a_late_question_no_less_time() -> None
         expire_after_minutes=1.0,
     )
     late.world.policies.policy = replace(late.policy, approval=looser)
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert MOVED == asked.moved
 
@@ -231,7 +249,7 @@ def test_the_escalation_waits_for_those_whom_it_adds() -> None:
         OFFICE, contacts={**OFFICE.contacts, "boss": boss}, escalation_contacts=("boss",)
     )
     late.world.policies.policy = replace(late.policy, ownership=ownership)
-    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    asked = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert asked.moved is not None
     contacts = tuple(OFFICE.contacts.values())
@@ -242,31 +260,45 @@ def test_the_escalation_waits_for_those_whom_it_adds() -> None:
 def test_an_undelivered_late_question_has_waited_since_it_was_asked() -> None:
     """Its end no longer tells by how much it was late."""
     late = Late()
-    late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert MON == asked_at(PLANNED, late.approval, LIMIT)
 
 
+def test_a_question_that_a_repeated_call_sent_has_its_whole_time_to_be_delivered() -> None:
+    """It failed as undelivered at once: its time counted from the call before, which had moved it
+    and died."""
+    late = Late()
+    late.world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
+    late.world.announcer.failure = None
+    sent_at = MON + timedelta(minutes=14)
+    late.world.clock.moment = sent_at
+    late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
+
+    assert MOVED == late.approval.moved_schedule
+    assert sent_at == asked_at(PLANNED, late.approval, timedelta(minutes=10))
+
+
 @pytest.mark.parametrize(
     ("reason", "late", "has_times"),
-    [(TAKES_NEW_TIMES, True, True), (TAKES_NEW_TIMES, False, False), ("", True, False)],
+    [
+        (TAKES_NEW_TIMES, True, True),
+        (TAKES_NEW_TIMES, False, False),
+        ("takes new times", True, True),
+        ("", True, False),
+    ],
 )
 def test_the_answer_has_the_seconds_of_a_late_question_alone(
     reason: str, late: bool, has_times: bool
 ) -> None:
-    """And only for a definition that says that it waits for them."""
+    """And only for a definition that says that it waits for them, as that of the release before
+    does: its executions lost the times."""
     question = Late()
     if not late:
         question.world.clock.moment = FRI
-    ref = question.world.ref
-    episode = {
-        "account": ref.account,
-        "region": ref.region,
-        "instance_id": ref.instance_id,
-        "launch_time": ref.launch_time.isoformat(),
-        "number": ref.number,
-    }
-    event = {"episode": episode, "stage": "ask", "reason": reason}
+    event = {"episode": episode_of(question), "stage": "ask", "reason": reason}
     answer = call("ask_owner", event, lambda: question.ask)
 
     wanted: dict[str, Any] = {"heard": True, "settled": False}
@@ -383,13 +415,16 @@ def test_a_wait_for_working_hours_ends_when_they_begin() -> None:
     late = Late()
     _overlapping(late, minutes=5)
     late.world.clock.moment = datetime.fromisoformat("2026-11-23T12:06Z")
-    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert tried.delay is not None
     assert timedelta(hours=23, minutes=54) == tried.delay.wait
     assert [] == late.world.announcer.sent
     late.world.clock.moment += tried.delay.wait
-    assert late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).delay is None
+    assert (
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True).delay
+        is None
+    )
     assert 1 == len(late.world.announcer.sent)
 
 
@@ -398,7 +433,10 @@ def test_people_who_never_work_at_the_same_time_are_asked_when_the_first_works()
     _overlapping(late, minutes=0)
     late.world.clock.moment = datetime.fromisoformat("2026-11-23T11:00Z")
 
-    assert late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True).delay is None
+    assert (
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True).delay
+        is None
+    )
 
 
 def test_a_try_during_a_freeze_does_not_step_over_working_hours() -> None:
@@ -407,7 +445,7 @@ def test_a_try_during_a_freeze_does_not_step_over_working_hours() -> None:
     late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
     for at, minutes in (("11:50", 10), ("12:00", 20)):
         late.world.clock.moment = datetime.fromisoformat(f"2026-11-20T{at}Z")
-        tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+        tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
         assert tried.delay is not None
         assert timedelta(minutes=minutes) == tried.delay.wait
@@ -424,7 +462,7 @@ def test_a_question_that_a_freeze_holds_back_is_tried_less_often_with_time(
     late.world.policies.policy = replace(late.policy, ownership=ownership)
     late.world.state.begin_pause(Pause(FRI, "oidc:ada@example.com"))
     late.world.clock.moment = FRI + hours * HOUR
-    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+    tried = late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert tried.delay is not None
     assert timedelta(minutes=minutes) == tried.delay.wait
@@ -436,7 +474,7 @@ def test_a_repeated_call_counts_a_wait_for_working_hours_once() -> None:
     late.world.clock.moment = saturday
     for minutes in (0, 2):
         late.world.clock.moment = saturday + timedelta(minutes=minutes)
-        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True)
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
 
     assert (48 * HOUR, MON) == (late.approval.quiet_wait, late.approval.quiet_wait_until)
 
@@ -445,20 +483,31 @@ def test_the_answer_says_when_the_workflow_tries_again() -> None:
     """Definitions of earlier releases wait after an error instead."""
     question = Late()
     question.world.clock.moment = MON - HOUR
-    ref = question.world.ref
-    episode = {
-        "account": ref.account,
-        "region": ref.region,
-        "instance_id": ref.instance_id,
-        "launch_time": ref.launch_time.isoformat(),
-        "number": ref.number,
-    }
-    event = {"episode": episode, "stage": "ask", "reason": TAKES_NEW_TIMES}
+    event = {"episode": episode_of(question), "stage": "ask", "reason": TAKES_NEW_TIMES}
     answer = call("ask_owner", event, lambda: question.ask)
 
     because = "the question is late, and the people who are asked do not work now"
     wanted = {"heard": False, "settled": False, "wait_seconds": 3600, "waits_because": because}
     assert wanted == answer
+
+
+@pytest.mark.parametrize("reason", ["", "takes new times"])
+def test_a_definition_that_takes_no_wait_gets_an_error(reason: str) -> None:
+    """It waits as long as it always does."""
+    question = Late()
+    question.world.clock.moment = MON - HOUR
+    event = {"episode": episode_of(question), "stage": "ask", "reason": reason}
+    payload = parse(AskPayload, event)
+    with pytest.raises(MustWait, match="do not work now"):
+        question.ask(
+            question.world.ref,
+            Stage.ASK,
+            None,
+            takes_new_times=payload.takes_new_times,
+            takes_waits=payload.takes_waits,
+        )
+
+    assert TRIES_TO_ASK_EVERY == question.approval.quiet_wait
 
 
 def test_each_wait_for_working_hours_counts_as_long_as_the_workflow_waits() -> None:

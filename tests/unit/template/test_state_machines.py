@@ -231,6 +231,27 @@ def test_nothing_is_rehearsed_that_the_recheck_holds_back(proceed: bool) -> None
     assert found == ("RehearseSnapshot" if proceed else "RecordRefused")
 
 
+@pytest.mark.parametrize(
+    ("choice", "then", "tells"),
+    [
+        ("StopAllowed?", "WaitToAct", "TellWaiting"),
+        ("SnapshotAllowed?", "WaitToAct", "TellWaiting"),
+        ("TerminateAllowed?", "WaitToTerminate", "TellWaitingToTerminate"),
+    ],
+)
+def test_nobody_is_notified_of_a_wait_that_notifies_nobody(
+    choice: str, then: str, tells: str
+) -> None:
+    """A plan that begins with snapshots did: of another recheck that came first, and by a call of
+    AskOwner at each check."""
+    waits = {"proceed": False, "wait": True}
+
+    assert then == _first_choice(choice, recheck={**waits, "notify": False}, opened={})
+    assert tells == _first_choice(choice, recheck={**waits, "notify": True}, opened={})
+    # Functions of earlier releases do not say.
+    assert tells == _first_choice(choice, recheck=waits, opened={})
+
+
 def test_what_comes_with_a_task_token_is_dropped() -> None:
     """A read token says that there may be an answer; which one is read from the table."""
     for stage in ("AwaitAnswer", "Remind", "Escalate"):

@@ -91,6 +91,7 @@ class AskOwner:
         reason: str = "",
         *,
         takes_new_times: bool = False,
+        takes_waits: bool = False,
     ) -> StageResult:
         """Send the message of the stage, if it has one, and bind the task that waits to the
         question. Return whether the message has reached people, and whether the question is decided
@@ -98,11 +99,11 @@ class AskOwner:
 
         `task_token` is that of the waiting task; `None` for stages in which none waits. `reason`
         says why an approved step waits, for that stage alone. With `takes_new_times`, the workflow
-        waits for the times that are returned for a late question, and for as long as a returned
-        delay says. Raises: MustWait in place of a delay for other workflows, while plans are
-        frozen, or a late question would come in quiet hours; SafetyError if there is no such
-        episode, it is over, or it waited too long for the end of a freeze; InputError for a missing
-        task token, or one too many; NobodyListens if no time to answer may begin;
+        waits for the times that are returned for a late question; with `takes_waits`, for as long
+        as a returned delay says. Raises: MustWait in place of a delay without `takes_waits`, while
+        plans are frozen, or a late question would come in quiet hours; SafetyError if there is no
+        such episode, it is over, or it waited too long for the end of a freeze; InputError for a
+        missing task token, or one too many; NobodyListens if no time to answer may begin;
         ConfigurationError if no link can be made; PolicyError; ConflictError if a question that
         waits is gone meanwhile; CloudError if the message was not accepted, or the table failed.
         """
@@ -123,7 +124,13 @@ class AskOwner:
             return StageResult(reached_people=has_reached_people)
 
         if stage is Stage.ASK:
-            return self._ask(episode, now, has_reached_people, takes_new_times=takes_new_times)
+            return self._ask(
+                episode,
+                now,
+                has_reached_people,
+                takes_new_times=takes_new_times,
+                takes_waits=takes_waits,
+            )
         # The question is opened before it is sent: an answer may come at once.
         approval = self._await_answer(episode, stage, task_token, None, now)
         if approval.status is not ApprovalStatus.PENDING:
@@ -136,7 +143,13 @@ class AskOwner:
         return StageResult(reached_people=has_reached_people)
 
     def _ask(
-        self, episode: Episode, now: UtcDatetime, has_reached_people: bool, *, takes_new_times: bool
+        self,
+        episode: Episode,
+        now: UtcDatetime,
+        has_reached_people: bool,
+        *,
+        takes_new_times: bool,
+        takes_waits: bool,
     ) -> StageResult:
         """Open the question and send it, once. An invocation that comes after the message was sent
         changes nothing: the answer of the one before was lost, and this one gives it again.
@@ -149,8 +162,8 @@ class AskOwner:
         if question is not None:
             if question.question_sent_at is not None:
                 return StageResult(has_reached_people, moved=question.moved_schedule)
-            delay = self._delay(episode, question, now, takes_new_times=takes_new_times)
-            if delay is not None and not takes_new_times:
+            delay = self._delay(episode, question, now, takes_waits=takes_waits)
+            if delay is not None and not takes_waits:
                 raise MustWait(delay.why)
             if delay is not None:
                 return StageResult(reached_people=False, delay=delay)
@@ -178,14 +191,14 @@ class AskOwner:
         return approval
 
     def _delay(
-        self, episode: Episode, approval: Approval, now: UtcDatetime, *, takes_new_times: bool
+        self, episode: Episode, approval: Approval, now: UtcDatetime, *, takes_waits: bool
     ) -> Delay | None:
         """Return why an open question must not be sent yet, and how long it waits: a freeze or a
         pause stands, or the question is late and the people who are asked do not work now. Return
         `None` if it is time to ask.
 
         A wait in their quiet hours ends when they next work, so that it does not miss working hours
-        of minutes. A workflow that takes no new times (`takes_new_times`) waits for a fixed time.
+        of minutes. A workflow without `takes_waits` waits for a fixed time.
         Raises: SafetyError if the question has waited for as long as the policy allows;
         PolicyError; CloudError.
         """
@@ -198,7 +211,7 @@ class AskOwner:
             return Delay(why_frozen, wait if are_working else min(wait, to_working_hours))
         if are_working or not _is_late(times_of(episode, approval), now):
             return None
-        wait = to_working_hours if takes_new_times else TRIES_TO_ASK_EVERY
+        wait = to_working_hours if takes_waits else TRIES_TO_ASK_EVERY
         self._note_quiet_wait(approval, now, now + wait)
         return Delay("the question is late, and the people who are asked do not work now", wait)
 

@@ -60,6 +60,8 @@ class EpisodeOnlyPayload(Payload):
 
 
 TAKES_NEW_TIMES = "takes new times and waits"
+_TAKES_TIMES_ALONE = "takes new times"
+"""The reason in definitions of the release before. Their executions may be open for weeks."""
 
 
 class AskPayload(EpisodeOnlyPayload):
@@ -71,13 +73,18 @@ class AskPayload(EpisodeOnlyPayload):
 
     @property
     def takes_new_times(self) -> bool:
-        """Return whether the workflow waits for the times in the answer, if there are any, and asks
-        again after the seconds in the answer.
+        """Return whether the workflow waits for the times in the answer, if there are any.
 
-        Definitions of earlier releases do not. It is no field of its own, because functions of the
-        previous release refuse fields that they do not know, and may serve this definition after a
-        rollback.
+        Definitions of some earlier releases do not. It is no field of its own, because functions of
+        the previous release refuse fields that they do not know, and may serve this definition
+        after a rollback.
         """
+        return self.stage is Stage.ASK and self.reason in (TAKES_NEW_TIMES, _TAKES_TIMES_ALONE)
+
+    @property
+    def takes_waits(self) -> bool:
+        """Return whether the workflow asks again after the seconds in the answer. Definitions of
+        earlier releases wait after an error instead."""
         return self.stage is Stage.ASK and self.reason == TAKES_NEW_TIMES
 
 

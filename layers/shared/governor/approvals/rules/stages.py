@@ -53,13 +53,16 @@ def asked_at(
     """Return when a question was asked that no channel has delivered yet. `approval` is the
     question; `None` if none is stored.
 
-    A freeze or a pause may have delayed the question. If its times were not moved, its expiry shows
-    by how much: until the delivery, the expiry is the time of asking plus `delivery_limit` plus the
-    time to answer. Return the planned time of asking if the question was not asked yet, or a later
-    stage has begun.
+    That is when its message was sent. A question of an earlier release does not say that, nor one
+    for which it could not be noted. A freeze or a pause may have delayed these. If their times were
+    not moved, the expiry shows by how much: until the delivery, it is the time of asking plus
+    `delivery_limit` plus the time to answer. Return the planned time of asking if the question was
+    not asked yet, or a later stage has begun.
     """
     if approval is None or approval.stage != Stage.ASK:
         return planned.ask_at
+    if approval.question_sent_at is not None:
+        return approval.question_sent_at
     if approval.moved_schedule is not None:
         return approval.moved_schedule.ask_at
     time_to_answer = planned.expire_at - planned.ask_at
