@@ -202,3 +202,20 @@ def test_both_pages_offer_to_start_what_another_instance_has_replaced() -> None:
     settle(site, Ending.REPLACED)
 
     assert [True, True] == offers(pages_of(site))
+
+
+def test_the_page_of_an_instance_that_runs_again_does_not_offer_to_start_it() -> None:
+    """The ledger does not say so yet: a sweep could not note it. The page showed the running
+    instance and offered to start it."""
+    site = stopped()
+    row = replace(
+        site.row(1, APPROVAL_ID),
+        launched_at=NOW,
+        idle_since=None,
+        episode=None,
+        approval_id=None,
+    )
+    site.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (row,)))
+
+    _, page = pages_of(site)
+    assert BUTTON not in page

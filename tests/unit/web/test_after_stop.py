@@ -9,7 +9,10 @@ from datetime import timedelta
 
 import pytest
 
+from governor.approvals.model.approval import ApprovalStatus
 from governor.approvals.show_approval import ApprovalView
+from governor.core.errors import Unavailable
+from governor.core.units import iso
 from governor.episode.model.episode import EpisodeEnding, Outcome, Phase
 from governor.episode.model.start_try import StartStatus, StartTry
 from governor.money.model.ledger import Ending, LedgerEntry
@@ -17,7 +20,7 @@ from governor.web.api import ApiRequest, question_document
 from tests.builders import NOW
 from tests.unit.aws.state_samples import entry
 from tests.unit.web.test_api import ALICE, SHOW, api
-from tests.unit.web.test_site import FIRST, ID, DigestWorld, World
+from tests.unit.web.test_site import FIRST, ID, ONE, DigestWorld, World
 from tests.unit.web.test_what_happened import happened
 
 LATER = NOW + timedelta(hours=20)
@@ -193,6 +196,26 @@ def test_the_row_of_a_digest_says_what_the_record_says() -> None:
     world.change(start_try=None)
     settle(world, Ending.STARTED)
     assert f"{approved} It {STARTED}." == row_of(world)
+
+
+def test_a_digest_answers_although_the_ledger_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of one stop would keep people from the questions about other instances."""
+    world = DigestWorld()
+    assert 200 == world.post("approve", losses="accepted", **FIRST).status
+    carry_out(world)
+    world.clock.moment = NOW
+
+    def fail(*_: object, **__: object) -> None:
+        raise Unavailable("the ledger is damaged")
+
+    monkeypatch.setattr(type(world.state), "end_of_stop", fail)
+
+    assert row_of(world).endswith("Stopped.")
+    answered = world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **ONE)
+    assert 200 == answered.status
+    assert ApprovalStatus.KEPT is world.statuses()[1]
 
 
 def test_the_row_of_a_failure_says_that_it_was_started_again() -> None:

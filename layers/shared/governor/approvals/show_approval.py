@@ -4,6 +4,7 @@ ones. This module only reads.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,7 +19,7 @@ from governor.approvals.rules.after_stop import AfterStop, after_stop, can_be_st
 from governor.approvals.rules.approval import acts_soon, can_hold, can_hold_late, was_not_answered
 from governor.approvals.store.approvals import Approvals
 from governor.core.episode_ref import EpisodeRef
-from governor.core.errors import NotFound
+from governor.core.errors import CloudError, NotFound
 from governor.core.instance import Target
 from governor.core.ports import Clock
 from governor.core.units import Usd, UtcDatetime, daily_cost
@@ -32,6 +33,8 @@ from governor.money.rules.cost import cost_between
 from governor.money.store.ledger import Ledger
 from governor.policy.model.acting import Action
 from governor.policy.model.policy import Mode
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +216,23 @@ class ShowApproval:
     def digest(self, digest_id: str) -> list[ApprovalView]:
         """Return the questions that were asked in one message, in its order, each as `record`
         returns it. Raises: NotFound if there is no such message, or one of its questions is gone;
-        CloudError."""
+        CloudError.
+
+        If the ledger cannot be read, the end of a stop is missing: it must not keep people from
+        answering the other questions.
+        """
         approval_ids = self.delivery_store.digest(digest_id)
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
-        return [self.record(approval_id) for approval_id in approval_ids]
+        views: list[ApprovalView] = []
+        for approval_id in approval_ids:
+            view = self(approval_id)
+            try:
+                view = replace(view, after_stop=self.after_stop(view.episode))
+            except CloudError:
+                _log.exception("the end of the stop of %s was not read", approval_id)
+            views.append(view)
+        return views
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
         """Return those of the questions that are open, or can still be held, the most expensive

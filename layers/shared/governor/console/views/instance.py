@@ -105,7 +105,7 @@ def instance(request: ViewRequest) -> Page:
     decision = approval.decision if approval else None
     booked = [entry for entry, _ in stops]
     spans = instance_strip.spans(request, current_row, booked, episodes)
-    startable = _startable(request, episodes)
+    startable = _startable(request, episodes, current_row)
     closed_line = None if closed_row is None else figures.line(request, *closed_row)
     return Page(
         title=name,
@@ -254,16 +254,28 @@ def _hours_chart(request: ViewRequest, row: FleetRow, page: FleetPage) -> charts
     return charts.hourly(row.hours, page.swept_at, request.caller.zone, idle_below)
 
 
-def _startable(request: ViewRequest, episodes: Sequence[Episode]) -> Episode | None:
+def _startable(
+    request: ViewRequest, episodes: Sequence[Episode], current_row: Row | None
+) -> Episode | None:
     """Return the first of these episodes whose instance is still stopped, as far as is known, and
-    which the caller may start again; `None` if there is none. Raises: CloudError."""
+    which the caller may start again; `None` if there is none. The last sweep may have seen a later
+    launch (`current_row`) that the ledger does not have yet. Raises: CloudError."""
     for episode in episodes:
-        if not _may_start(request, episode):
+        if not _may_start(request, episode) or _was_launched_since(episode, current_row):
             continue
         after = request.reader.show.after_stop(episode)
         if can_be_started(episode, after):
             return episode
     return None
+
+
+def _was_launched_since(episode: Episode, current_row: Row | None) -> bool:
+    """Return whether the instance runs by the last sweep, by a later launch than that of the
+    episode."""
+    if current_row is None:
+        return False
+    row, _ = current_row
+    return row.launched_at > episode.ref.launch_time
 
 
 def end_hold(decide: Decide, request: ViewRequest) -> str:
