@@ -7,6 +7,7 @@ this one with a function of that release, wait as they did.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -119,3 +120,27 @@ def test_an_update_that_is_half_done_keeps_the_planned_distances(
     [stop] = [sent for sent in cloud.sent if sent.what == "stop"]
     thursday = MON + timedelta(days=3)
     assert thursday - QUARTER <= stop.at < thursday + timedelta(hours=8)
+
+
+def test_an_execution_of_the_definition_before_keeps_its_new_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes new times, and no wait: it tries again every twenty minutes."""
+    before = copy.deepcopy(simulation.definition())
+    states = before["States"]
+    states["AskOwner"]["Parameters"]["Payload"]["reason"] = "takes new times"
+    del states["WaitToAskAgain"]
+    del states["Settled?"]["Choices"][1]
+    check(before)
+    monkeypatch.setattr(simulation, "definition", lambda: before)
+    scenario, cloud = _played(hours=90.0)
+
+    assert [] == scenario.complaints(cloud)
+    asked = _came(cloud, "approval-requested")
+    assert MON <= asked <= MON + timedelta(minutes=22)
+    reminded = _came(cloud, "approval-reminder")
+    escalated = _came(cloud, "approval-escalation")
+    assert abs(reminded - asked - timedelta(minutes=30)) < timedelta(minutes=5)
+    assert abs(escalated - reminded - timedelta(hours=5)) < timedelta(minutes=5)
+    [stop] = [sent for sent in cloud.sent if sent.what == "stop"]
+    assert escalated + timedelta(minutes=30) <= stop.at < escalated + timedelta(hours=1)
