@@ -213,6 +213,32 @@ def test_a_question_that_was_not_sent_in_time_is_moved_again() -> None:
     assert asked.moved == late.approval.moved_schedule
 
 
+@pytest.mark.parametrize("takes_waits", [True, False])
+def test_a_question_that_a_pause_holds_back_after_it_was_opened_stays_open(
+    takes_waits: bool,
+) -> None:
+    """The first call had opened it, and may have sent it. Its time to answer was over before
+    anybody was asked again: answers were refused, and pages said that silence acts now."""
+    late = Late()
+    late.world.state.note_quiet_wait(APPROVAL_ID, MON - FRI, MON)
+    late.world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
+    late.world.announcer.failure = None
+    late.world.state.begin_pause(Pause(MON, "oidc:ada@example.com"))
+    now = MON
+    while now < MON + 40 * HOUR:
+        late.world.clock.moment = now
+        if takes_waits:
+            late.ask(late.world.ref, Stage.ASK, None, takes_new_times=True, takes_waits=True)
+        else:
+            with pytest.raises(MustWait):
+                late.ask(late.world.ref, Stage.ASK, None)
+        now += 3 * HOUR
+        assert late.approval.is_open(now)
+        assert late.approval.deadline > now
+
+
 def test_a_question_is_asked_although_that_cannot_be_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late()
 

@@ -163,6 +163,10 @@ class AskOwner:
             if question.question_sent_at is not None:
                 return StageResult(has_reached_people, moved=question.moved_schedule)
             delay = self._delay(episode, question, now, takes_waits=takes_waits)
+            if delay is not None and question.stage is not None:
+                # An invocation before has opened it, and may have sent it. While it waits, its time
+                # to answer must not run out.
+                self._await_answer(episode, Stage.ASK, None, None, now + delay.wait)
             if delay is not None and not takes_waits:
                 raise MustWait(delay.why)
             if delay is not None:
