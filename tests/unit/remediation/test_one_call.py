@@ -299,7 +299,7 @@ def test_a_step_that_ec2_never_carries_out_ends_as_long_as_an_approval_lives() -
         world.clock.moment += rechecked.again
         world.publish_quiet()
 
-    assert (timedelta(minutes=1), timedelta(hours=2)) == (waits[0], waits[-1])
+    assert (timedelta(minutes=1), timedelta(hours=3)) == (waits[0], waits[-1])
     assert sorted(waits) == waits
     assert Outcome.REFUSED is rechecked.outcome
     assert "EC2 has not carried out the stop for 48 h" in rechecked.reason
