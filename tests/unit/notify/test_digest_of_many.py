@@ -172,6 +172,19 @@ def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
     )
 
 
+def test_deadlines_that_read_differently_stand_in_their_lines() -> None:
+    """A digest said "after Sat 04:02" of a question whose reminder, escalation and page said
+    04:03: the deadlines were 40 s apart."""
+    message = digest(
+        [instance_number(number, acts=True) for number in range(3)], apart=timedelta(seconds=20)
+    )
+    deadlines = [line.split(", ")[3] for line in message.sections[0].lines]
+
+    earlier = "after Sat 04:02 Berlin"
+    assert [earlier, earlier, "after Sat 04:03 Berlin"] == deadlines
+    assert earlier in message.happens
+
+
 def test_twelve_instances_fit_on_two_screens_of_text() -> None:
     """The mail had four lines an instance: 3,008 points on a phone, now 1,405."""
     episodes = [instance_number(n, acts=n < 4, losses=(SHARED, OWN)) for n in range(12)]

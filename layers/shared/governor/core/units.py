@@ -259,11 +259,17 @@ def _moment_of(text: str, form: str) -> UtcDatetime | None:
         return None
 
 
+def whole_minute(moment: UtcDatetime) -> UtcDatetime:
+    """Return a moment rounded down to the minute, as texts for people give it: no deadline is said
+    to be later than it is."""
+    return moment.replace(second=0, microsecond=0)
+
+
 def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """Return a moment as text in a time zone, without the zone's name: `Sat 04:02`, or from six
     days away on `Sat Dec 5, 04:02`. It is for the first time of a range whose end names the
     zone."""
-    local = moment.astimezone(ZoneInfo(zone))
+    local = whole_minute(moment).astimezone(ZoneInfo(zone))
     if abs(moment - now) >= _FAR:
         return f"{local:%a %b} {local.day}, {local:%H:%M}"
     return f"{local:%a %H:%M}"

@@ -6,7 +6,7 @@ This module reads nothing and sends nothing, as `compose`, which composes messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -30,8 +30,6 @@ from governor.notify.compose import reason_of, stated_deadline, why_line, word_f
 from governor.notify.message import Message, one_line
 from governor.policy.model.policy import Mode
 
-_SAME_TIME = timedelta(minutes=15)
-"""Deadlines that differ by no more are given as one, the earliest."""
 _NAMED = 12
 """The most instances that a shared line names."""
 _NAME_CHARACTERS = 60
@@ -260,11 +258,12 @@ def _place_text(alert: Alert, alerts: Sequence[Alert]) -> str:
 
 
 def _is_one_deadline(deadlines: Sequence[UtcDatetime | None]) -> bool:
-    """Return whether one time stands for all deadlines: their workflows began within minutes."""
+    """Return whether one time stands for all deadlines: each reads the same in the other messages
+    of its question and on its page. It also stands for none at all."""
     known = not_none(deadlines)
     if len(known) < len(deadlines):
         return not known
-    return max(known) - min(known) <= _SAME_TIME
+    return len({units.whole_minute(deadline) for deadline in known}) == 1
 
 
 def _instance_sections(
