@@ -12,11 +12,12 @@ from governor.approvals.model.approval import Answer
 from governor.console.views.fleet import fleet
 from governor.console.views.overview import overview
 from governor.episode.model.episode import Phase
-from governor.fleet.model import FleetPage
+from governor.fleet.model import FleetPage, FleetRow
 from governor.table import keys
 from governor.table.table import update
 from tests.builders import NOW, TARGET, make_entry
 from tests.console_world import ConsoleWorld, asked, html, make_episode, make_row
+from tests.unit.console.asking import OTHER as OTHER_ID
 from tests.unit.console.asking import Site, episode_of
 from tests.unit.worlds.world import APPROVAL_ID
 
@@ -79,8 +80,8 @@ def test_it_leaves_the_list_once_it_is_held_or_stopped(how: str) -> None:
     assert 0 == counted(world)
 
 
-def test_the_questions_page_lists_it_with_what_follows() -> None:
-    """As the page of the question says it."""
+def unanswered_site() -> tuple[Site, FleetRow]:
+    """Return the Questions page over a question that silence answers, with its row."""
     site = Site()
     world = site.world
     world.state._table.write(
@@ -100,7 +101,19 @@ def test_the_questions_page_lists_it_with_what_follows() -> None:
         acts_on_silence=True,
         expires_at=PASSED,
     )
-    world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (row,)))
+    return site, row
+
+
+def sweep(site: Site, *rows: FleetRow) -> None:
+    """The last sweep has seen these rows."""
+    page = FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, rows)
+    site.world.state.keep_page(page)
+
+
+def test_the_questions_page_lists_it_with_what_follows() -> None:
+    """As the page of the question says it."""
+    site, row = unanswered_site()
+    sweep(site, row)
     body = site.ask("/questions", cookies=site.cookies())["body"]
 
     assert "1 open question" in body
@@ -108,3 +121,14 @@ def test_the_questions_page_lists_it_with_what_follows() -> None:
     assert "For others to answer" not in body
     assert "time to answer is over" in body
     assert "GPU Governor stops it within minutes. You can still hold it." in body
+
+
+def test_the_questions_page_excepts_it_from_the_silence_of_the_others() -> None:
+    """The list above it was headed "If nobody answers, nothing happens."."""
+    site, row = unanswered_site()
+    sweep(site, row, site.row(2, OTHER_ID))
+    body = site.ask("/questions", cookies=site.cookies())["body"]
+
+    assert "2 open questions" in body
+    assert "If nobody answers, nothing happens, except where the row says so." in body
+    assert "If nobody answers, nothing happens." not in body

@@ -69,6 +69,19 @@ def test_the_api_and_a_list_say_the_same() -> None:
     assert 2 == page.count("Nobody answered in time.")
 
 
+def test_the_heading_of_a_list_excepts_a_question_outside_of_it() -> None:
+    """It said "If nobody answers, nothing happens." beside "GPU Governor stops it within
+    minutes"."""
+    soon = over(is_noted=False).site.show(ID)
+    still_open = World().site.show(ID)
+    form = Form(Visitor("", ALICE, ALICE), "csrf", "/q/1")
+
+    page = digest_page([still_open, soon], ["a", "b"], form)
+    assert "If nobody answers, nothing happens, except where the row says so.</p>" in page
+    page = digest_page([still_open, still_open], ["a", "b"], form)
+    assert "If nobody answers, nothing happens.</p>" in page
+
+
 def test_without_a_second_approval_it_says_so() -> None:
     """Somebody did answer."""
     body = over(is_noted=True, people=2).get().body

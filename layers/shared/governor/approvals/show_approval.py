@@ -96,6 +96,12 @@ class ApprovalView:
         return acts_soon(self.episode, self.approval, self.now)
 
     @property
+    def acts_unanswered(self) -> bool:
+        """Return whether the plan is carried out if nobody answers the open question, or soon
+        because nobody did. `silence` says so then."""
+        return self.acts_soon or (self.can_decide and self.episode.asking.acts_on_silence)
+
+    @property
     def was_not_answered(self) -> bool:
         """Return whether the time to answer is over without an answer, or without a second
         approval."""

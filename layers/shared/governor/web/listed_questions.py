@@ -24,6 +24,11 @@ class ListedQuestions:
     terminations: Sequence[ApprovalView]
     """Questions about terminations. Each is answered on its own page."""
 
+    @property
+    def every(self) -> Sequence[ApprovalView]:
+        """Return all of these questions; empty if there are none."""
+        return [*self.together, *self.others, *self.terminations]
+
 
 def listed_questions(
     views: Sequence[ApprovalView],
