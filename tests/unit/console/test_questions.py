@@ -252,7 +252,7 @@ def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
     site.world.state.put(
         replace(
             episode,
-            ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW),
+            ending=EpisodeEnding(Outcome.STOPPED, "approved", NOW, Outcome.STOPPED),
             progress=replace(episode.progress, steps_done=done),
         )
     )

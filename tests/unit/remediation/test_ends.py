@@ -118,6 +118,22 @@ def test_a_stop_is_booked_from_the_moment_it_was_asked_for() -> None:
     assert [AlertKind.OUTCOME] == [alert.kind for alert in world.announcer.sent]
 
 
+def test_a_stop_whose_instance_others_terminated_promises_no_saving() -> None:
+    """The message said "is stopped, which saves $24/day", and nothing was booked."""
+    world = World()
+    world.stop_and_snapshot()
+    world.ec2.instances.clear()
+    recorder(world)(world.ref, Outcome.STOPPED)
+
+    (alert,) = world.announcer.sent
+    assert [] == world.state.entries("2026-11")
+    assert "notebook was stopped, then terminated by others" == alert.subject
+    text = " ".join(alert.lines)
+    assert "so no saving is booked." in text
+    for wrong in ("saves", "is stopped", "start it again", "Starting it again"):
+        assert wrong not in text, wrong
+
+
 def test_an_entry_says_what_it_is_in_cash_and_when_people_would_have_done_it() -> None:
     """A Savings Plan may pay for the instance anyway; then its snapshots cost more than nothing."""
     world = World()

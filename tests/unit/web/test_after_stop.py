@@ -26,6 +26,7 @@ from tests.unit.web.test_what_happened import happened
 LATER = NOW + timedelta(hours=20)
 STARTED = "was stopped Fri 12:02, started again Sat 08:02 UTC"
 BUTTON = "Start it again"
+TERMINATED_BY_OTHERS = "Others terminated it before GPU Governor had recorded the stop,"
 
 
 def stopped(zone: str = "UTC") -> World:
@@ -95,6 +96,22 @@ def test_a_start_outside_of_gpu_governor_is_on_the_record(why: Ending) -> None:
     for wrong in (BUTTON, "This saves", "is stopped", "stays stopped", "a day saved"):
         assert wrong not in body, wrong
     assert f"It {STARTED}." == question_document(record(world))["after_stop"]
+
+
+def test_a_termination_by_others_before_the_stop_was_recorded_saves_nothing() -> None:
+    """Nothing is booked then. The record said that the instance is stopped, and what that saves."""
+    world = World()
+    assert 303 == world.post("approve").status
+    world.state.note_step(world.ref, "stop", NOW)
+    world.state.close_episode(
+        world.ref, Outcome.STOPPED, "the instance is stopped", NOW, quiet_until=None
+    )
+    body = world.get().body
+
+    assert heading(body).endswith("was stopped Fri 12:02 UTC, and terminated since")
+    assert f"{TERMINATED_BY_OTHERS} so no saving is booked." in body
+    for wrong in (BUTTON, "This saves", "is stopped", "stays stopped", "a day saved"):
+        assert wrong not in body, wrong
 
 
 def test_the_times_are_those_of_the_people_who_were_asked() -> None:

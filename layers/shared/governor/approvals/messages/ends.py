@@ -29,7 +29,7 @@ from governor.approvals.messages.failures import (
 from governor.approvals.messages.questions import episode_alert
 from governor.approvals.messages.sentences import restart_text
 from governor.approvals.model.approval import Answer, Approval
-from governor.approvals.rules.after_stop import AfterStop, can_be_started
+from governor.approvals.rules.after_stop import AfterStop, after_stop, can_be_started
 from governor.approvals.rules.answers import is_approved_by_silence
 from governor.approvals.rules.stages import stage_id
 from governor.core.episode_ref import EpisodeRef
@@ -87,7 +87,7 @@ def outcome_alert(
 
     `link` leads to the record. `approval` is the question; `None` without one. Nobody is asked
     about the instance again before `again_at`; `None` if the next sweep may ask. `after` is what
-    ended the stop of the episode, for pages; `None` if nothing has, as far as is known.
+    ended the stop of the episode, for pages; `None` if nothing has, or only the episode says it.
     """
     has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
@@ -106,6 +106,7 @@ def outcome_alert(
     if episode is None:
         return _unstored_failure(ref, outcome, at, link, facts, words)
 
+    after = after or after_stop(episode, None)
     what_is_left = left_behind(episode, after)
     words["left_behind"] = what_is_left.sentences
     words["startable"] = can_be_started(episode, after)
@@ -118,6 +119,9 @@ def outcome_alert(
         # The reason was recorded before that, and says that it is stopped.
         words["saved"] = None
         words["readable"] = _past_stop(episode, at)
+        if after is not None and after.is_terminated:
+            words["outcome"] = "stopped, then terminated"
+            words["restart"] = []
     severity = Severity.INFO if outcome in _GOOD else None
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
@@ -180,7 +184,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
 
     What it saves and how to restart are given only after a stop or termination that nobody undid.
     An undone stop is described as restarted. What is left behind becomes empty where the plan was
-    carried out or nothing is ever changed.
+    carried out, nothing is ever changed, or the reason already says that the stop was undone.
     """
     undo = episode.undo
     is_stopped = Step.STOP in episode.progress.steps_done
@@ -192,6 +196,8 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         "is_stopped": is_stopped,
         "was_stopped_before": episode.stopped_by_episode is not None,
         "snapshots": ", ".join(episode.progress.snapshot_ids),
+        "snapshots_may_have_begun": _may_have_begun_snapshots(episode),
+        "is_unbooked": outcome is Outcome.STOPPED and episode.is_gone_unrecorded,
         "restart": [],
         **_answer_words(approval, outcome),
     }
@@ -200,12 +206,19 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         words["restart"] = [*episode.plan.restart_doubts, restart_text(episode)]
     if undo is not None and outcome is Outcome.STOPPED:
         words["outcome"] = "restarted"
+        words["left_behind"] = ""
     # After an answer that keeps the instance, that nothing was changed would sound as if the answer
     # did not count.
     is_kept = outcome in (Outcome.KEPT, Outcome.EXEMPTED) and not episode.progress.steps_done
     if has_acted or is_kept or outcome in (Outcome.OBSERVED, Outcome.TOLD):
         words["left_behind"] = ""
     return words
+
+
+def _may_have_begun_snapshots(episode: Episode) -> bool:
+    """Return whether EC2 was asked for snapshots, and none is known."""
+    progress = episode.progress
+    return progress.snapshots_reserved_at is not None and not progress.snapshots
 
 
 def _past_stop(episode: Episode, at: UtcDatetime) -> str:

@@ -35,7 +35,8 @@ def after_stop(episode: Episode, entry: LedgerEntry | None) -> AfterStop | None:
     if episode.undo is not None:
         return AfterStop(stopped_at, episode.undo.at)
     if entry is None:
-        return None
+        is_gone = episode.is_gone_unrecorded
+        return AfterStop(stopped_at, None, is_terminated=True) if is_gone else None
     if entry.ended is Ending.REPLACED:
         # The end is that of the saving. When the instance itself was started is not stored.
         return AfterStop(stopped_at, None)

@@ -312,6 +312,12 @@ class Episode:
         return self.ending.became
 
     @property
+    def is_gone_unrecorded(self) -> bool:
+        """Return whether the episode ended as stopped, but EC2 no longer had the instance then:
+        others had terminated it before the stop was recorded, so nothing was booked."""
+        return self.outcome is Outcome.STOPPED and self.became is None
+
+    @property
     def is_undone(self) -> bool:
         """Return whether somebody has undone the stop of this episode."""
         return self.undo is not None
