@@ -6,15 +6,17 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from markupsafe import escape
 
 from governor.approvals.messages.consequence import consequence_of_question
+from governor.approvals.rules.approval import first_approval
 from governor.episode.model.episode import Outcome
 from governor.policy.model.policy import Mode
 from governor.web.answers import brief
 from governor.web.api import question_document
 from governor.web.pages import Form, Visitor, digest_page
 from tests.builders import NOW
-from tests.unit.web.test_site import ALICE, ID, TOKEN, World
+from tests.unit.web.test_site import ALICE, ID, TOKEN, XSS, World
 from tests.unit.web.test_what_happened import happened
 
 SOON = (
@@ -114,6 +116,50 @@ def test_nothing_is_announced_that_does_not_follow(how: str) -> None:
     assert "within minutes: nobody answered" not in world.get().body
     assert not brief(view)["acts_soon"]
     assert question_document(view)["silence"] is None
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+@pytest.mark.parametrize(
+    ("people", "headline", "said"),
+    [
+        (1, "No answer about ", "Nobody answered in time."),
+        (2, "No second person approved in time, so ", "No second person approved in time."),
+    ],
+)
+def test_a_question_that_has_just_expired_says_so(
+    people: int, headline: str, said: str, *, is_noted: bool
+) -> None:
+    """It said "Nobody has been asked yet, or the time to decide is over", under a headline that
+    spoke only of the idle time."""
+    body = over(is_noted=is_noted, people=people, acts=False).get().body
+
+    assert body.partition("<h1>")[2].startswith(headline)
+    assert "nothing happens" in body.partition("<h1>")[2].partition("</h1>")[0]
+    if not is_noted:
+        assert f"{said} This record is closed within minutes." in body
+    assert "Nobody has been asked yet" not in body
+    assert "was found idle" not in body.partition("</h1>")[0]
+
+
+@pytest.mark.parametrize(
+    ("people", "silent"), [(1, "nobody answered"), (2, "no second person approved")]
+)
+def test_a_stop_by_silence_leads_its_record_once_it_was_requested(people: int, silent: str) -> None:
+    """Its headline fell back to the idle time."""
+    world = over(is_noted=True, people=people)
+    world.state.note_step(world.ref, "stop", world.clock.moment)
+
+    assert f"<h1>Stopping {escape(XSS)}: {silent}</h1>" in world.get().body
+
+
+def test_a_question_that_was_not_asked_yet_says_only_that() -> None:
+    """It may be late, or wait for working hours."""
+    world = World()
+    world.state.put(first_approval(world.episode))
+    body = world.get().body
+
+    assert "Nobody has been asked yet.</p>" in body
+    assert "in time" not in body.partition('class="steps"')[0]
 
 
 def test_the_record_keeps_the_deadline() -> None:

@@ -305,7 +305,7 @@ def test_the_page_calls_idle_what_was_measured() -> None:
     measured = "Idle for 1 h (every GPU under 5%) when this was found 20 h ago"
 
     assert (1, 1) == (
-        page.count("has been idle since Fri 11:00. Stop it?"),
+        page.count("has been idle since Fri 11:00 UTC. Stop it?"),
         page.count(f"{measured}, and no work was seen since."),
     )
     world.state.void(ID, "it works again", expired=False, outcome="woke-up")
@@ -320,7 +320,7 @@ def test_the_time_idle_does_not_stop_while_the_question_is_open() -> None:
     world.clock.moment = NOW + timedelta(minutes=19)
     page = world.get().body
 
-    assert "has been idle since Fri 11:00. Stop it?" in page
+    assert "has been idle since Fri 11:00 UTC. Stop it?" in page
     assert "has been idle for" not in page
     assert re.search(r"when this was found \d+ min ago, and no work was seen since\.", page)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from governor.approvals.messages.sentences import cost_lines, price_text
 from governor.approvals.rules.approval import first_approval
+from governor.core.units import iso
 from governor.episode.model.episode import Outcome
 from governor.episode.model.plan import Price, Saving
 from governor.policy.model.acting import Action
@@ -17,7 +21,7 @@ from governor.policy.model.policy import Mode
 from governor.web.api import question_document
 from tests.builders import NOW
 from tests.unit.web.test_records import kept
-from tests.unit.web.test_site import ALICE, ID, World
+from tests.unit.web.test_site import ALICE, ID, XSS, World
 
 
 def happened(body: str) -> list[str]:
@@ -91,6 +95,49 @@ def test_a_mode_that_asks_nobody_says_what_comes_next(mode: Mode, is_stopped: bo
     assert [] == next_steps(world.get().body)
 
 
+def test_a_stop_in_mode_auto_leads_its_record_once_it_was_requested() -> None:
+    """The headline stayed "has been idle for 1 h", above "Nobody is asked about this."."""
+    world = unasked(Mode.AUTO)
+    assert "has been idle for 1 h</h1>" in world.get().body
+    assert "Nobody is asked about this." in world.get().body
+    world.state.note_step(world.ref, "stop", NOW)
+    body = world.get().body
+
+    assert f"<h1>Stopping {escape(XSS)}: mode auto</h1>" in body
+    assert "Mode auto: the policy says to act without asking." in body
+    assert "Nobody is asked about this." not in body
+
+
+@pytest.mark.parametrize(
+    ("answer", "form", "said"),
+    [
+        ("keep", {"keep_until": iso(NOW + timedelta(hours=4))}, ", until Fri 16:02 UTC."),
+        ("exempt", {"reason": "license server"}, ": license server."),
+        ("hold", {}, "."),
+    ],
+)
+def test_an_answer_after_an_approval_has_its_time_and_its_person(
+    answer: str, form: dict[str, Any], said: str
+) -> None:
+    """It said "Kept by alice@example.com." without a time, then "Held on ..." of nobody."""
+    world = World()
+    assert 303 == world.post("approve").status
+    world.clock.moment = NOW + timedelta(minutes=3)
+    assert 303 == world.post(answer, **form).status
+    done = {"keep": "Kept", "exempt": "Exempted", "hold": "Held"}[answer]
+    entry = f"{done} by alice@example.com (mail link) on Fri 12:05 UTC{said}"
+
+    assert f"{entry} Nothing more is done; this record is closed within minutes." in happened(
+        world.get().body
+    )
+    closed_at = NOW + timedelta(minutes=5)
+    world.state.close_episode(world.ref, Outcome.HELD, "held", closed_at, quiet_until=None)
+    entries = happened(world.get().body)
+
+    assert f"{entry} Nothing more was done." in entries
+    assert entries[-1].startswith("Record closed on Fri 12:07 UTC")
+
+
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_a_plan_that_was_approved_and_then_held_has_no_step_that_did_not_happen(
     is_closed: bool,
@@ -122,6 +169,9 @@ def test_a_stop_that_was_undone_is_not_said_to_last() -> None:
 
     assert "Stopped on Fri 12:02 UTC" in happened(body)
     assert "The instance is stopped" not in body
+    assert "and alice@example.com started it again." in body
+    assert "it was started again" not in body
+    assert "Nothing was deleted." in body
 
 
 @pytest.mark.parametrize("answer", ["keep", "exempt"])

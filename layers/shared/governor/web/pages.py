@@ -19,7 +19,7 @@ from governor.alerts.delivery import Delivery
 from governor.alerts.model import Alert, words_of
 from governor.approvals.messages import ends, failures, questions, sentences
 from governor.approvals.messages.consequence import consequence, consequence_of_question
-from governor.approvals.model.approval import Answer, Approval, ApprovalStatus
+from governor.approvals.model.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.approvals.model.terms import Role
 from governor.approvals.rules.answers import is_approved_by_silence
 from governor.approvals.rules.approval import keep_end, keep_label, late_hold_text
@@ -32,6 +32,7 @@ from governor.core.units import (
     clip,
     clock,
     iso,
+    people,
     plural,
     sentence,
     time_with_zone,
@@ -63,7 +64,12 @@ _OUTCOMES = {
     Outcome.REFUSED: "refused by a safety check",
 }
 _ENDED_BY = {ApprovalStatus.KEPT: Outcome.KEPT, ApprovalStatus.EXEMPTED: Outcome.EXEMPTED}
-_ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
+_ANSWERED = {
+    Answer.APPROVE: "Approved by",
+    Answer.KEEP: "Kept by",
+    Answer.EXEMPT: "Exempted by",
+    Answer.HOLD: "Held by",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +229,8 @@ def _may_end_keep(view: ApprovalView, form: Form) -> bool:
 
 def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the headline of a page, which is the question or how it ended, and the lines that
-    explain an end in the words of its message; no lines for an open question, or one whose plan is
-    held, approved or carried out because nobody answered."""
+    explain an end in the words of its message; no lines while the episode is open, unless an answer
+    has kept the instance."""
     episode = view.episode
     approval = view.approval
     name = _short_name(view)
@@ -239,8 +245,25 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if view.acts_soon:
         words = consequence_of_question(episode, approval, view.now, longest_name=_LONGEST_NAME)
         return words.subject, ()
+    if view.was_not_answered:
+        return _unanswered_headline(view), ()
+    if episode.gives_notice and episode.own_steps:
+        return f"{episode.plan.doing} {name}: mode auto", ()
     question = f". {episode.plan.verb.capitalize()} it?" if view.can_decide else ""
     return f"{name} {view.idle_text.predicate}{question}", ()
+
+
+def _unanswered_headline(view: ApprovalView) -> str:
+    """Return the headline of a question that nobody answered in time, until its record is
+    closed."""
+    name = _short_name(view)
+    is_half_approved = view.approval.first_yes is not None
+    if view.episode.asking.acts_on_silence:
+        silent = "no second person approved" if is_half_approved else "nobody answered"
+        return f"{view.episode.plan.doing} {name}: {silent}"
+    if is_half_approved:
+        return f"No second person approved in time, so nothing happens to {name}"
+    return f"No answer about {name} in time, so nothing happens"
 
 
 def _short_name(view: ApprovalView) -> str:
@@ -463,6 +486,16 @@ def _when(context: Context, moment: UtcDatetime | None) -> str:
     return clock(moment, context["episode"].asking.time_zone, context["view"].now)
 
 
+@pass_context
+def _given(context: Context, decision: Decision) -> str:
+    """Return an answer as text, without a full stop: who gave it and when, until when it keeps the
+    instance, and the reason if there is one."""
+    text = f"{_ANSWERED[decision.answer]} {people(decision.by)} on {_when(context, decision.at)}"
+    if decision.keep_until is not None:
+        text = f"{text}, until {_when(context, decision.keep_until)}"
+    return f"{text}: {decision.reason}" if decision.reason else text
+
+
 def _outcome_text(outcome: Outcome) -> str:
     """Return an outcome in words, such as `working again`; its own name, such as `stopped`, if that
     says it."""
@@ -483,5 +516,6 @@ TEMPLATES.filters.update(
     times=times_in_zone,
     outcome=_outcome_text,
     answered=_ANSWERED.__getitem__,
+    given=_given,
     stage=_stage_text,
 )

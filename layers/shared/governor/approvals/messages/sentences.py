@@ -369,7 +369,8 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, has_no_end: bool) -> Id
     if began_earlier:
         start = f"before {start}"
     title = f"idle since {start}"
-    return IdleText(title, f"{measured}, and no work was seen since.", f"has been {title}")
+    predicate = f"has been {title} {city_of(episode.asking.time_zone)}"
+    return IdleText(title, f"{measured}, and no work was seen since.", predicate)
 
 
 def unconfirmed_text(episode: Episode, at: UtcDatetime) -> str:
