@@ -76,35 +76,35 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
 
 
 def _why_none(api: Api) -> str:
-    """Return that no question waits, with the reason as far as the policy in force, with its
-    overrides, says it."""
+    """Return that no question waits, and when people are asked by the policy in force, with its
+    overrides. Whether questions were answered is not known here."""
     text = "no question waits for an answer"
     see_status = "`governor status` says when the last sweep was"
     try:
         policies = parse_policy(api.call("GET", "/api/policy")["document"]).variants
     except (CommandError, PolicyError):
         return f"{text}; {see_status}"
-    waits = set()
+    waits: set[timedelta] = set()
     for policy in policies:
         if policy.mode is Mode.ASK:
-            waits.add(policy.approval.ask_after_minutes)
+            waits |= {policy.released_window, policy.ask_window}
     if waits:
-        return f"{text}: {_nothing_is_idle_enough(waits)}; {see_status}"
+        return f"{text}: {_when_people_are_asked(waits)}; {see_status}"
     if any(policy.mode is Mode.AUTO for policy in policies):
         return f"{text}: mode auto asks nobody before it acts; {see_status}"
     return f"{text}: mode observe asks nobody (`governor mode ask` changes that)"
 
 
-def _nothing_is_idle_enough(waits: Collection[float]) -> str:
-    """Return that no instance has been idle for as long as its policy waits. `waits` are the
-    minutes of all policies that ask, at least one."""
-    shortest = span(timedelta(minutes=min(waits)))
-    longest = span(timedelta(minutes=max(waits)))
+def _when_people_are_asked(waits: Collection[timedelta]) -> str:
+    """Return after how much idle time people are asked. `waits` are the times of all policies that
+    ask, at least one."""
+    shortest = span(min(waits))
+    longest = span(max(waits))
     if shortest == longest:
-        return f"no instance that people are asked about has been idle for {shortest}"
+        return f"people are asked once an instance has been idle for {shortest}"
     return (
-        "of the instances that people are asked about, none has been idle for as long as its "
-        f"policy waits, {shortest} to {longest}"
+        "people are asked once an instance has been idle for as long as its policy says, "
+        f"{shortest} to {longest}"
     )
 
 

@@ -94,7 +94,11 @@ def test_a_list_of_long_names_is_whole_in_a_pipe(capsys: pytest.CaptureFixture[s
     ("mode", "said"),
     [
         ("observe", "mode observe asks nobody (`governor mode ask` changes that)"),
-        ("ask", "no instance that people are asked about has been idle for 3 h"),
+        (
+            "ask",
+            "people are asked once an instance has been idle for as long as its policy says, "
+            "1 h 30 min to 3 h;",
+        ),
         ("banana", "`governor status` says when the last sweep was"),
     ],
 )
@@ -120,11 +124,15 @@ overrides:
     [
         (
             "mode: observe" + _OVERRIDE % "mode: ask",
-            "no instance that people are asked about has been idle for 3 h",
+            "an instance has been idle for as long as its policy says, 1 h 30 min to 3 h;",
+        ),
+        (
+            "mode: ask\napproval: {ask_after_minutes: 60, ask_after_released_minutes: 60}",
+            "people are asked once an instance has been idle for 1 h; `governor status`",
         ),
         (
             "mode: ask" + _OVERRIDE % "approval: {ask_after_minutes: 360}",
-            "none has been idle for as long as its policy waits, 3 h to 6 h",
+            "for as long as its policy says, 1 h 30 min to 6 h;",
         ),
         (
             "mode: observe" + _OVERRIDE % "approval: {ask_after_minutes: 360}",

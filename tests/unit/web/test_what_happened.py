@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from governor.approvals.messages.questions import stage_alert
 from governor.approvals.messages.sentences import cost_lines, price_text
+from governor.approvals.model.approval import Stage
 from governor.approvals.rules.approval import first_approval
 from governor.core.units import iso
 from governor.episode.model.episode import Outcome
@@ -186,6 +188,21 @@ def test_an_answer_that_keeps_the_instance_changed_something(answer: str) -> Non
     assert "Nothing was changed" not in world.get().body
 
 
+def test_a_spot_price_has_its_time_in_the_zone_of_the_people() -> None:
+    """The command line, the page and the messages said "at 2026-11-20T11:49:52Z"."""
+    world = World(zone="Europe/Berlin")
+    source = "Spot price in us-east-1a at 2026-11-20T11:49:52Z"
+    world.change(price=Price(Decimal("1.006"), source))
+    said = "Spot price in us-east-1a at Fri 12:49 Berlin (11:49 UTC)"
+
+    assert said in question_document(world.site.show(ID))["cost"][0]
+    assert said in world.get().body
+    until = NOW + timedelta(hours=24)
+    lines = stage_alert(world.episode, Stage.ASK, NOW, None, until).lines
+    assert any(said in line for line in lines)
+    assert not any("T11:49:52Z" in line for line in lines)
+
+
 def test_prepaid_capacity_says_so() -> None:
     """It said that it costs $0.00 a day, as if it were free."""
     world = World()
@@ -194,7 +211,7 @@ def test_prepaid_capacity_says_so() -> None:
     body = world.get().body
 
     assert "prepaid" == price_text(view.episode)
-    assert "It is prepaid" in cost_lines(view.episode)[0]
+    assert "It is prepaid" in cost_lines(view.episode, view.now)[0]
     assert "It is prepaid" in question_document(view)["cost"][0]
     assert "$0.00" not in body
     assert "<dd>prepaid</dd>" in body

@@ -308,7 +308,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "can_decide": view.can_decide,
         "silence": view.silence if view.can_decide or view.acts_soon else None,
         "held": held,
-        "cost": list(cost_lines(episode)),
+        "cost": list(cost_lines(episode, view.now)),
         "plan": list(plan_lines(episode)),
         "needs_instance_id": episode.plan.destroys,
         "needs_losses_accepted": episode.plan.loses_local_disks,

@@ -152,7 +152,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         strips=picture.strips_svg(episode),
         part_word=part_word,
         rows=gpu_rows(episode.measurement.evidence, part_word),
-        costs=sentences.cost_lines(episode),
+        costs=sentences.cost_lines(episode, view.now),
         restart=sentences.restart_text(episode, only_stopped=is_held),
         start=sentences.restart_text(episode, only_stopped=True),
         start_lines=_start_lines(view),
@@ -394,7 +394,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     return {
         "view": view,
         "silence": view.silence,
-        "cost": sentences.cost_lines(episode)[0],
+        "cost": sentences.cost_lines(episode, view.now)[0],
         "progress": _progress(view),
         "may_hold": takes_hold and _may(view, visitor, Answer.HOLD),
     }

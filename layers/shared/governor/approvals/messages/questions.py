@@ -109,7 +109,7 @@ def stage_words(
     saving = ""
     if plan.steps and episode.mode is not Mode.OBSERVE:
         saving = saving_text(plan)
-    price_line = cost_lines(episode)[:1]
+    price_line = cost_lines(episode, at)[:1]
     restart = restart_text(episode)
     doubts: list[str] = []
     restart_line: list[str] = []
@@ -336,7 +336,7 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     label = "One of two approved" if episode.asking.acts_on_silence else ""
     words = {
         "by": decision.person or decision.by,
-        "costs": cost_lines(episode),
+        "costs": cost_lines(episode, decision.at),
         "subject": subject_with_figures(silence.subject, label, ()),
         "happens": silence.sentence,
     }

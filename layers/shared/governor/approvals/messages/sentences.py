@@ -76,11 +76,12 @@ def is_prepaid(episode: Episode) -> bool:
     return is_running and episode.price.usd_per_hour == 0
 
 
-def cost_lines(episode: Episode) -> tuple[str, ...]:
+def cost_lines(episode: Episode, now: UtcDatetime) -> tuple[str, ...]:
     """Return what the instance costs and what the plan saves; or that the price is not known, or
-    adds nothing to the bill. Each line is a sentence; there are one or two."""
+    adds nothing to the bill. Each line is a sentence; there are one or two. The time of a Spot
+    price is in the zone of the people, relative to `now`."""
     price = episode.price.usd_per_hour
-    source = episode.price.source
+    source = times_in_zone(episode.price.source, episode.asking.time_zone, now)
     if episode.stopped_by_episode is not None:
         return _storage_cost(episode), saving_text(episode.plan)
     if price is None:
