@@ -127,7 +127,7 @@ def test_a_stop_whose_instance_others_terminated_promises_no_saving() -> None:
 
     (alert,) = world.announcer.sent
     assert [] == world.state.entries("2026-11")
-    assert "notebook was stopped, then terminated by others" == alert.subject
+    assert "notebook was stopped, then terminated" == alert.subject
     text = " ".join(alert.lines)
     assert "so no saving is booked." in text
     for wrong in ("saves", "is stopped", "start it again", "Starting it again"):

@@ -26,7 +26,10 @@ from tests.unit.web.test_what_happened import happened
 LATER = NOW + timedelta(hours=20)
 STARTED = "was stopped Fri 12:02, started again Sat 08:02 UTC"
 BUTTON = "Start it again"
-TERMINATED_BY_OTHERS = "Others terminated it before GPU Governor had recorded the stop,"
+TERMINATED_ELSEWHERE = (
+    "It was terminated outside of GPU Governor before the stop was recorded, so no saving is "
+    "booked."
+)
 
 
 def stopped(zone: str = "UTC") -> World:
@@ -109,7 +112,7 @@ def test_a_termination_by_others_before_the_stop_was_recorded_saves_nothing() ->
     body = world.get().body
 
     assert heading(body).endswith("was stopped Fri 12:02 UTC, and terminated since")
-    assert f"{TERMINATED_BY_OTHERS} so no saving is booked." in body
+    assert TERMINATED_ELSEWHERE in body
     for wrong in (BUTTON, "This saves", "is stopped", "stays stopped", "a day saved"):
         assert wrong not in body, wrong
 

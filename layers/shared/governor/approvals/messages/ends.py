@@ -116,12 +116,7 @@ def outcome_alert(
         return episode_alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end_words(episode, outcome, approval)
     if outcome is Outcome.STOPPED and _is_stop_over(episode, after):
-        # The reason was recorded before that, and says that it is stopped.
-        words["saved"] = None
-        words["readable"] = _past_stop(episode, at)
-        if after is not None and after.is_terminated:
-            words["outcome"] = "stopped, then terminated"
-            words["restart"] = []
+        words |= _past_stop_words(episode, after, at)
     severity = Severity.INFO if outcome in _GOOD else None
     return episode_alert(
         "outcome", episode, outcome.value, at, facts, words, link=link, severity=severity
@@ -197,7 +192,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
         "was_stopped_before": episode.stopped_by_episode is not None,
         "snapshots": ", ".join(episode.progress.snapshot_ids),
         "snapshots_may_have_begun": _may_have_begun_snapshots(episode),
-        "is_unbooked": outcome is Outcome.STOPPED and episode.is_gone_unrecorded,
+        "is_unbooked": False,
         "restart": [],
         **_answer_words(approval, outcome),
     }
@@ -219,6 +214,20 @@ def _may_have_begun_snapshots(episode: Episode) -> bool:
     """Return whether EC2 was asked for snapshots, and none is known."""
     progress = episode.progress
     return progress.snapshots_reserved_at is not None and not progress.snapshots
+
+
+def _past_stop_words(
+    episode: Episode, after: AfterStop | None, at: UtcDatetime
+) -> dict[str, object]:
+    """Return the values that the template of an end names otherwise if the instance is no longer
+    stopped: the reason was recorded before that, and says that it is. `after` is what ended the
+    stop; `None` if it is only starting."""
+    words: dict[str, object] = {"saved": None, "readable": _past_stop(episode, at)}
+    if after is not None and after.is_terminated:
+        words["outcome"] = "stopped, then terminated"
+        words["restart"] = []
+        words["is_unbooked"] = episode.is_gone_unrecorded
+    return words
 
 
 def _past_stop(episode: Episode, at: UtcDatetime) -> str:
