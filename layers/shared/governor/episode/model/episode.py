@@ -313,8 +313,8 @@ class Episode:
 
     @property
     def is_gone_unrecorded(self) -> bool:
-        """Return whether the episode ended as stopped, but EC2 no longer had the instance then:
-        others had terminated it before the stop was recorded, so nothing was booked."""
+        """Return whether the episode ended as stopped, but the instance was already terminated when
+        that was recorded. This episode did not terminate it, and nothing was booked."""
         return self.outcome is Outcome.STOPPED and self.became is None
 
     @property
