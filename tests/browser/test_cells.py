@@ -20,12 +20,13 @@ import pytest
 from cli.scan.page import page_html
 from governor.approvals.model.terms import Grant, Rank
 from governor.fleet.model import UNGOVERNED
+from governor.money.rules.closed import closed_row
 from governor.scan.model import Finding, Judgment, Report, Strength
 from governor.verdict.model import IdleParts
 from scripts.scan_example import report
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
-from tests.builders import NOW
+from tests.builders import NOW, make_entry
 from tests.console_world import (
     EVERYTHING,
     INSTANCE,
@@ -137,6 +138,9 @@ def fleet() -> ConsoleWorld:
     rows.append(make_row(73, quiet_until=NOW + timedelta(days=9, hours=3), is_reported=True))
     works = {"verdict": "partly-idle", "idle_since": None, "instance_type": "trn2.48xlarge"}
     rows.append(make_row(74, **works, idle_parts=IdleParts(127, 128, "NeuronCore")))
+    stopped = make_row(75)
+    stop = make_entry(1, episode=make_episode(stopped).ref, resource_name=stopped.instance_id)
+    rows.append(closed_row(stop))
     loose = {"verdict": UNGOVERNED, "idle_since": None, "instance_type": "p4de.24xlarge"}
     rows.append(make_row(81, **loose))
     rows.append(make_row(82, **loose, created_by="arn:aws:sts::123456789012:assumed-role/a/b"))

@@ -29,12 +29,12 @@ def test_a_name_breaks_after_its_marks_alone(name: str, expected: str) -> None:
     ("words", "expected"),
     [
         ("idle 6 h 40 min", "idle 6 h 40 min"),
-        ("stopped by GPU Governor", "stopped by GPU Governor"),
+        ("stopped by GPU Governor", "stopped <wbr>by GPU Governor"),
         ("partly idle: 7 of 8 GPUs", "partly idle: <wbr>7 of 8 <wbr>GPUs"),
         ("a<b>", "a&lt;b&gt;"),
         ("a: <b> c", "a: <wbr>&lt;b&gt; <wbr>c"),
     ],
 )
-def test_a_state_breaks_around_its_number_alone(words: str, expected: str) -> None:
+def test_a_state_breaks_before_by_and_around_its_number_alone(words: str, expected: str) -> None:
     """A column of a screen of 1,024 points is narrower than the number of NeuronCores."""
     assert expected == state_html(words)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 _SHORT = 14
 """Names of so few characters do not break."""
-_LONGEST_PIECE = 20
+_LONGEST_PIECE = 16
 """Longer pieces of a name, between its marks, break anywhere: no column can be as wide."""
 _SPLIT = re.compile(r"[\s\-_./@:=]+")
 _MARK = re.compile(r"(?<=[_./@:=])(?=[^_./@:=])")
@@ -32,10 +32,11 @@ def name_html(name: str) -> Markup:
 
 
 def state_html(words: str) -> Markup:
-    """Return the words of a state as HTML. They are one line, but for a number behind a colon:
-    `partly idle: 7 of 8 GPUs` may break after the colon and before the last word."""
+    """Return the words of a state as HTML. They are one line, but for two kinds:
+    `stopped by GPU Governor` may break before "by", and `partly idle: 7 of 8 GPUs` after the colon
+    and before the last word."""
     state, colon, number = words.partition(": ")
     if not colon:
-        return escape(words)
+        return Markup(" <wbr>by ").join(words.split(" by "))
     amount, _, name = number.rpartition(" ")
     return Markup("{}: <wbr>{} <wbr>{}").format(state, amount, name)
