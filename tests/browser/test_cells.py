@@ -66,7 +66,8 @@ MEASURE = r"""
     "\\S+",
     `\\d+${spaces}(h|min|days?)(${spaces}\\d+${spaces}min)?(?![a-z])`,
     `[A-Z][a-z]{2}(${spaces}[A-Z][a-z]{2}${spaces}\\d{1,2},)?${spaces}\\d\\d:\\d\\d(${spaces}[A-Z]\\w+)?`,
-    `\\d\\d:\\d\\d${spaces}UTC`,
+    `\\d\\d:\\d\\d${spaces}[A-Z]\\w+`,
+    `[A-Z][a-z]{2}${spaces}[A-Z][a-z]{2}${spaces}\\d{1,2},`,
     `[A-Z][a-z]{2}${spaces}\\d{1,2}(?!\\d)`,
     `\\d[\\d,.]*${spaces}(USD|instances?|stops?)`,
   ].map((pattern) => new RegExp(pattern, "g"));
@@ -168,9 +169,10 @@ def at_a_desk(new_visitor: NewVisitor) -> Visitor:
     return new_visitor("desktop", viewport={"width": WIDTHS[-1], "height": 900})
 
 
-def serve(visitor: Visitor, world: ConsoleWorld) -> None:
-    """Answer whatever the visitor opens from this world, for an admin of everything."""
-    admin = caller(grants=(Grant(Rank.ADMIN, EVERYTHING),), zone="Europe/Berlin")
+def serve(visitor: Visitor, world: ConsoleWorld, zone: str = "Europe/Berlin") -> None:
+    """Answer whatever the visitor opens from this world, for an admin of everything in this time
+    zone."""
+    admin = caller(grants=(Grant(Rank.ADMIN, EVERYTHING),), zone=zone)
 
     def answer(route: Route) -> None:
         parts = urlsplit(route.request.url)
@@ -209,6 +211,16 @@ def test_no_cell_of_the_console_breaks_a_word_or_a_number(
     visitor = at_a_desk(new_visitor)
     serve(visitor, fleet)
     visitor.open(SITE + address)
+    assert_whole(visitor)
+
+
+def test_the_fleet_fits_in_a_zone_of_a_long_name(
+    new_visitor: NewVisitor, fleet: ConsoleWorld
+) -> None:
+    """Its last column is the narrowest that holds times with the name of a city."""
+    visitor = at_a_desk(new_visitor)
+    serve(visitor, fleet, "America/Argentina/Buenos_Aires")
+    visitor.open(f"{SITE}/fleet")
     assert_whole(visitor)
 
 

@@ -1,10 +1,10 @@
-"""Names in cells: where they may break."""
+"""Names, states and next steps in cells: where they may break."""
 
 from __future__ import annotations
 
 import pytest
 
-from governor.console.cells import name_html, state_html
+from governor.console.cells import name_html, next_html, state_html
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,19 @@ def test_a_name_breaks_after_its_marks_alone(name: str, expected: str) -> None:
 def test_a_state_breaks_before_by_and_around_its_number_alone(words: str, expected: str) -> None:
     """A column of a screen of 1,024 points is narrower than the number of NeuronCores."""
     assert expected == state_html(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "checked again Sun Nov 29, 16:02 Berlin (15:02 UTC)",
+            "checked again Sun~Nov~29, <wbr>16:02 Berlin (15:02 UTC)",
+        ),
+        ("kept until Sun 13:02 Berlin", "kept until Sun 13:02 Berlin"),
+        ("left alone (a<b> runs it)", "left alone (a&lt;b&gt; runs it)"),
+    ],
+)
+def test_a_next_step_breaks_between_a_date_and_its_time(words: str, expected: str) -> None:
+    """The date and the time stay whole: the last column of 1,024 points holds only one of them."""
+    assert expected.replace("~", "&nbsp;") == next_html(words)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from governor.approvals.messages.failures import why_ended
 from governor.approvals.model.terms import Scope
-from governor.console.cells import name_html, state_html
+from governor.console.cells import name_html, next_html, state_html
 from governor.console.current_fleet import Row
 from governor.console.formats import TEMPLATES
 from governor.console.page import Table, ViewRequest
@@ -519,4 +519,5 @@ TEMPLATES.filters.update(
     spark=charts.sparkline,
     name=name_html,
     state=state_html,
+    next=next_html,
 )
