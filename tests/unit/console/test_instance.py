@@ -84,17 +84,37 @@ def test_a_stop_that_goes_on_is_no_further_stop_on_the_page() -> None:
     assert [stopped_at] * 2 == [row[-1] for row in rows[:2]]
 
 
-def test_an_answer_is_shown_before_the_next_sweep() -> None:
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (ApprovalStatus.APPROVED, "approved since the last sweep"),
+        (ApprovalStatus.KEPT, "kept since the last sweep"),
+        (ApprovalStatus.EXEMPTED, "exempted since the last sweep"),
+        (ApprovalStatus.VOID, "question canceled since the last sweep"),
+    ],
+)
+def test_an_answer_is_shown_before_the_next_sweep(status: ApprovalStatus, words: str) -> None:
     """Also in the Fleet: what the last sweep saw of the question is over."""
     world, episode = ConsoleWorld(), make_episode(ROW)
     world.keep(ROW)
     decision = Decision(Answer.APPROVE, "link:bob@example.com", "page", NOW)
-    approved = replace(first_approval(episode), status=ApprovalStatus.APPROVED, decision=decision)
-    world.state.put(episode, approved)
+    answered = replace(first_approval(episode), status=status, decision=decision)
+    world.state.put(episode, answered)
 
     for found in (text(world), html(fleet, world, None, "/fleet")):
-        assert "answered since the last sweep" in found
+        assert words in found
         assert "left" not in found.partition("<main")[2]
+
+
+def test_the_fleet_says_that_an_approved_plan_is_on_hold() -> None:
+    """A hold counts more than the approval before it."""
+    world, episode = ConsoleWorld(), make_episode(ROW)
+    world.keep(ROW)
+    approval = replace(first_approval(episode), status=ApprovalStatus.APPROVED)
+    hold = Decision(Answer.HOLD, "link:bob@example.com", "page", NOW)
+    world.state.put(episode, replace(approval, hold=hold))
+
+    assert "put on hold since the last sweep" in html(fleet, world, None, "/fleet")
 
 
 def test_an_answer_says_by_whom() -> None:

@@ -112,7 +112,8 @@ def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
         site.cookies(), answer="keep", keep_until="", **{f"pick-{APPROVAL_ID}": "yes"}
     )
 
-    said = answered["body"].replace("</strong>", "")
+    said = answered["body"].replace("</a></strong>", "")
+    assert f'<li><strong><a href="/questions/{APPROVAL_ID}">' in said
     assert (200, True) == (
         answered["statusCode"],
         ": Recorded: kept until Sat\u00a009:00\u00a0UTC." in said,
@@ -177,7 +178,7 @@ def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.Monkey
     )
     answered = site.post(cookies, answer="keep", **{f"pick-{one}": "yes" for one in site.episodes})
 
-    said = answered["body"].replace("</strong>", "")
+    said = answered["body"].replace("</a></strong>", "")
     assert (200, 49, 1) == (
         answered["statusCode"],
         said.count(": Recorded: kept until"),

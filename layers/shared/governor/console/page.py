@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from governor.alerts.store import Deliveries
+from governor.approvals.model.approval import Answer
 from governor.approvals.model.terms import Grant, Rank, Scope
 from governor.approvals.rules.terms import rank_for
 from governor.approvals.show_approval import ShowApproval
@@ -312,14 +313,15 @@ class ViewRequest:
         return [(row, page) for row, page in self.governed if _has_open_question(row, self.now)]
 
     @cached_property
-    def answered_ids(self) -> set[str]:
-        """Return the ids of the open questions that were answered since the sweep. Only the most
-        expensive 98 are looked at, which one read takes. Raises: CloudError."""
+    def answers(self) -> dict[str, Answer | None]:
+        """Return the answers to the open questions since the sweep, by the question's id, and
+        `None` for a question that was canceled. Only the most expensive 98 are looked at, which
+        one read takes. Raises: CloudError."""
         most_expensive_first = sorted(self.open_questions, key=_negative_price)
         ids = [str(row.approval_id) for row, _ in most_expensive_first[: _READ_AT_ONCE - 2]]
         # Pages ask for the freeze and the pause, too.
         self.reader.table.read_ahead([HUB, PAUSE, *map(keys.approval, ids)])
-        return self.reader.approval_store.answered(ids)
+        return self.reader.approval_store.answers(ids)
 
     @property
     def what_is_missing(self) -> str:

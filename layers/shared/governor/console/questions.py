@@ -51,14 +51,14 @@ _COLUMNS = (
 
 def questions(
     request: ViewRequest,
-    results: Sequence[tuple[str, str]] = (),
+    results: Sequence[tuple[str, str, str]] = (),
     ticked: Collection[str] = (),
 ) -> Page:
     """Return a page of the open questions, the most expensive first, with the `results` of those
-    just answered: the instance's name and what became of its question. Those whose answer was
-    refused stay `ticked`, by their ids. The query's `owner` and `project` filter; `select` with the
-    same owner ticks all. As CSV, the questions of all pages are listed. Raises: InputError for a
-    page that cannot be; CloudError."""
+    just answered: the id of the question, the instance's name, and what became of the question.
+    Those whose answer was refused stay `ticked`, by their ids. The query's `owner` and `project`
+    filter; `select` with the same owner ticks all. As CSV, the questions of all pages are listed.
+    Raises: InputError for a page that cannot be; CloudError."""
     owner = addresses.text_of(request, "owner")
     project = addresses.text_of(request, "project")
     all_open = figures.questions(request)
@@ -200,7 +200,7 @@ class Answers:
             except (DecisionRefused, InputError) as error:
                 text = refused_text(error)
                 refused.add(view.approval.approval_id)
-            results.append((view.episode.instance.name, text))
+            results.append((view.approval.approval_id, view.episode.instance.name, text))
         return questions(replace(request, query={}), results, refused)
 
     def _picked_views(self, request: ViewRequest, picked: Sequence[str]) -> list[ApprovalView]:

@@ -43,6 +43,11 @@ from governor.verdict.model import Hold
 
 _APPROVALS_KEPT = timedelta(days=400)
 _PENDING = where("status", "=", ApprovalStatus.PENDING)
+_ANSWER_BY_STATUS = {
+    ApprovalStatus.APPROVED: Answer.APPROVE,
+    ApprovalStatus.KEPT: Answer.KEEP,
+    ApprovalStatus.EXEMPTED: Answer.EXEMPT,
+}
 
 
 class Approvals(Store):
@@ -108,17 +113,20 @@ class Approvals(Store):
                 questions.append((question, episode))
         return questions
 
-    def answered(self, approval_ids: Sequence[str]) -> set[str]:
-        """Return the ids of these questions that somebody answered or held, or that were canceled,
-        by one read; empty if there are none. Expired ones do not count, nor do those that do not
-        exist. Raises: CloudError."""
+    def answers(self, approval_ids: Sequence[str]) -> dict[str, Answer | None]:
+        """Return the last answer to each of these questions that somebody answered or held, by the
+        question's id, and `None` for one that was canceled. It is one read. Questions that are
+        open, expired or do not exist are left out; empty if none is left. Raises: CloudError."""
         items = self._table.get_all([keys.approval(approval_id) for approval_id in approval_ids])
-        answered_ids = set()
+        answer_by_id: dict[str, Answer | None] = {}
         for item in items:
-            is_unanswered = item.get("status") in (ApprovalStatus.PENDING, ApprovalStatus.EXPIRED)
-            if not is_unanswered or item.get("brake") is not None:
-                answered_ids.add(str(item["approval_id"]))
-        return answered_ids
+            approval_id = str(item["approval_id"])
+            status = item.get("status")
+            if item.get("brake") is not None:
+                answer_by_id[approval_id] = Answer.HOLD
+            elif status not in (ApprovalStatus.PENDING, ApprovalStatus.EXPIRED):
+                answer_by_id[approval_id] = _ANSWER_BY_STATUS.get(status)
+        return answer_by_id
 
     def keepers(self, approval_ids: Sequence[str]) -> dict[str, str]:
         """Return the person whose answer keeps the instance of each of these questions, by the

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from governor.approvals.messages.failures import why_ended
+from governor.approvals.model.approval import Answer
 from governor.approvals.model.terms import Scope
 from governor.console.cells import name_html, next_html, state_html
 from governor.console.current_fleet import Row
@@ -57,6 +58,15 @@ _COLORS = {
     State.NO_DATA: "warn",
 }
 """The class of the color of a state; `soft` for all others."""
+
+_ANSWERED: Mapping[Answer | None, str] = {
+    Answer.APPROVE: "approved",
+    Answer.KEEP: "kept",
+    Answer.EXEMPT: "exempted",
+    Answer.HOLD: "put on hold",
+    None: "question canceled",
+}
+"""What became of a question, in words."""
 
 
 class Line(NamedTuple):
@@ -194,8 +204,8 @@ def line(request: ViewRequest, row: FleetRow, page: FleetPage) -> Line:
         start_href = start_again_href(request, row) if state is State.STOPPED else ""
         next_text = _next_of_closed(request, row, state)
         return Line(row, color, text, next_text, record_href(row), start_href)
-    if row.approval_id in request.answered_ids:
-        text_next = "answered since the last sweep"
+    if row.approval_id in request.answers:
+        text_next = f"{_ANSWERED[request.answers[row.approval_id]]} since the last sweep"
         return Line(row.without_question(), color, text, text_next, address)
     return Line(row, color, text, _next(row, page.mode, request.caller.zone, request.now), address)
 
@@ -355,7 +365,7 @@ def questions(request: ViewRequest) -> list[Row]:
     and of the same price, the one with the least time left. Raises: CloudError."""
     unanswered: list[Row] = []
     for row, page in request.open_questions:
-        is_answered = row.approval_id in request.answered_ids
+        is_answered = row.approval_id in request.answers
         if not is_answered and not _was_carried_out(request, row):
             unanswered.append((row, page))
     return sorted(unanswered, key=_price_and_end)
