@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = DynamoTable(Clients(), table_name)
     try:
         pages = _pages(session, table_name)
-        sessions = list(_current_sessions(pages, table, now))
+        sessions = sorted(_current_sessions(pages, table, now), key=_newest_first)
         if arguments.command == "list":
             _print(sessions, as_json=arguments.json)
             return 0
@@ -97,6 +97,12 @@ def _current_sessions(
             for sign_in in table.records(SignIn, [item]):
                 if sign_in.ends_at > now:
                     yield _Session((item["pk"], item["sk"]), sign_in)
+
+
+def _newest_first(console_session: _Session) -> tuple[float, str]:
+    """Return a sort key: the latest sign-in first, then by person."""
+    sign_in = console_session.sign_in
+    return -sign_in.at.timestamp(), sign_in.by
 
 
 def _sessions_of(who: str, sessions: Sequence[_Session]) -> list[_Session]:

@@ -102,3 +102,17 @@ def test_the_end_of_a_session_is_said_as_json(
         one["who"] for one in json.loads(capsys.readouterr().out)["ended"]
     ]
     assert "ab" == hold(signed_in)
+
+
+def test_the_latest_sign_in_is_listed_first(
+    signed_in: SignIns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of one moment are listed by person."""
+    later = NOW + timedelta(seconds=1)
+    email = "zoe@example.com"
+    zoe = SignIn("oidc:zoe", f"oidc:{email}", later, later + timedelta(hours=1), email)
+    signed_in.keep_session("e", zoe)
+
+    assert 0 == governor.main(["sessions", "list", "--json"])
+    people = [session["who"] for session in json.loads(capsys.readouterr().out)]
+    assert [f"oidc:{name}@example.com" for name in ("zoe", "ada", "ada", "bob")] == people
