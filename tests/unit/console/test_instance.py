@@ -24,6 +24,7 @@ from governor.episode.model.episode import EpisodeEnding, InstanceRecord, Outcom
 from governor.evidence.model import GpuReadings, Window
 from governor.evidence.rules.history import History
 from governor.money.model.ledger import Ending
+from governor.policy.model.acting import Action
 from governor.verdict.model import Hold
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
@@ -141,12 +142,29 @@ def test_an_episode_that_was_only_reported_says_so_in_the_words_of_the_ledger() 
     world.keep(replace(ROW, episode=None))
     ending = EpisodeEnding(Outcome.TOLD, "the plan is to notify only", NOW)
     target = Target(ROW.account, ROW.region)
-    world.state.put(make_episode(ROW, phase=Phase.CLOSED, ending=ending))
+    episode = make_episode(ROW, phase=Phase.CLOSED, ending=ending)
+    why = ("stop protection (disableApiStop) is on, so it is not stopped",)
+    protected = replace(episode.plan, action=Action.NOTIFY_ONLY, replaced_because=why)
+    world.state.put(replace(episode, plan=protected))
     world.state.put(InstanceRecord(target, ROW.instance_id, episodes=1))
     page = text(world)
 
     assert "UTC: only reported</h3>" in page
     assert "UTC: told" not in page
+    assert "Stop protection (disableApiStop) is on, so it is not stopped." in page
+
+
+def test_an_episode_that_was_only_reported_names_the_policy_if_it_wants_no_more() -> None:
+    world = ConsoleWorld()
+    world.keep(replace(ROW, episode=None))
+    ending = EpisodeEnding(Outcome.TOLD, "the plan is to notify only", NOW)
+    episode = make_episode(ROW, phase=Phase.CLOSED, ending=ending)
+    only = Action.NOTIFY_ONLY
+    wanted = replace(episode.plan, wanted=only, action=only, replaced_because=())
+    world.state.put(replace(episode, plan=wanted))
+    world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=1))
+
+    assert "The policy says so." in text(world)
 
 
 def test_faults_that_last_and_advice_are_on_the_page() -> None:

@@ -333,7 +333,7 @@ def test_restarts_by_others_go_before_the_outcome() -> None:
 
 
 def test_an_override_that_only_notifies_is_named() -> None:
-    """A policy that only notifies, and capacity that is paid for, name the policy."""
+    """Capacity that is paid for is left alone because of its own settings, not the policy."""
     world = FleetWorld()
     notified, observed, paid = world.add(1), world.add(2), world.add(3)
     world.change(paid, lifecycle=Lifecycle.CAPACITY_BLOCK)
@@ -344,7 +344,17 @@ def test_an_override_that_only_notifies_is_named() -> None:
 
     assert ("report-only", "quiet-team", None) == kept(world, notified)
     assert ("report-only", "watch-team", None) == kept(world, observed)
-    assert ("report-only", "the policy", None) == kept(world, paid)
+    assert ("report-only", "its settings in EC2", None) == kept(world, paid)
+
+
+def test_a_policy_that_only_notifies_is_named() -> None:
+    world = FleetWorld()
+    instance_id = world.add(1)
+    plan = replace(world.policy.plan, action=Action.NOTIFY_ONLY)
+    world.policies.policy = replace(world.policy, plan=plan)
+    world.sweep()
+
+    assert ("report-only", "the policy", None) == kept(world, instance_id)
 
 
 def test_an_override_that_asks_later_is_named_once_the_policy_would_have_asked() -> None:

@@ -12,6 +12,7 @@ from governor.core.units import UtcDatetime
 from governor.episode.model.episode import Outcome
 from governor.fleet.model import FleetRow
 from governor.fleet.rules.kept import KeepReason
+from governor.policy.model.acting import Action
 from governor.policy.model.policy import BY_BUDGET, Mode, Policy
 from governor.sweep.sweep_case import Case
 from governor.verdict.model import HELD_BACK, WORKING, Hold
@@ -74,6 +75,9 @@ BY_OUTCOME: Mapping[Outcome, KeepReason | None] = {
 }
 """The reason why nobody is asked after an episode with this outcome. `None`: the instance is not
 idle then, it is asked about again at once, or another finder knows the reason."""
+
+_OWN_SETTINGS = "its settings in EC2"
+"""Named for an instance that cannot be stopped, or whose stop saves nothing."""
 
 
 def why_kept(swept: SweptInstance) -> Keep | None:
@@ -188,11 +192,14 @@ def _outcome(reason: KeepReason) -> Callable[[SweptInstance], _KeptBy | None]:
 
 def _report_only(swept: SweptInstance) -> _KeptBy | None:
     """Return the overrides because of which an idle instance is only reported, or `the policy` if
-    there are none; `None` if it is not idle, or people are asked about it."""
+    there are none; the instance's own settings if the policy would do more, as for one with stop
+    protection. Return `None` if it is not idle, or people are asked about it."""
     case = swept.case
     if not case.is_idle:
         return None
     by = ", ".join(swept.overrides)
+    if swept.row.is_reported and case.policy.plan.action is not Action.NOTIFY_ONLY:
+        return _KeptBy(_OWN_SETTINGS)
     if swept.row.is_reported:
         return _KeptBy(by or "the policy")
     is_observed = case.policy.mode is Mode.OBSERVE and swept.base.mode is not Mode.OBSERVE
