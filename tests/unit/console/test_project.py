@@ -89,6 +89,15 @@ def test_what_is_metered_before_days_were_stored_counts() -> None:
     assert "not measured" in earlier[: earlier.index("</tr>")]
 
 
+def test_earlier_days_that_round_to_nothing_are_no_line() -> None:
+    """The month's sum may differ from that of its days by less than a cent."""
+    world = world_with(500)
+    meter = Meter(TARGETS[1], "2026-11", NOW, {"vision": Decimal("0.004")})
+    world.state.bring_forward(meter, None)
+
+    assert "earlier days" not in html(project, world, name="vision")
+
+
 def test_who_sees_a_part_of_a_project_sees_no_budget_and_no_foreign_cost() -> None:
     """The budget is the whole project's, and so is its meter."""
     world = world_with(500)

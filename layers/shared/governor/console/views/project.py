@@ -26,6 +26,8 @@ from governor.money.rules.jobs import CountedCost, JobCost, ProjectJobs, costs_b
 
 _INSTANCES_LISTED = 25
 _JOBS_LISTED = 25
+_SHOWN_FROM = Decimal("0.005")
+"""USD: less than that is written as 0.00."""
 _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "budget_usd")
 
 
@@ -192,13 +194,13 @@ def _job_lines(by_job: ProjectJobs) -> list[JobCost]:
 def _day_lines(spending: Spending, days: Sequence[date]) -> list[tuple[str, Usd, Usd | None]]:
     """Return a line for each of these days on which anything was spent, the newest first: the day,
     and what was spent and was idle. Earlier days of which only a sum is stored are one line at the
-    end, with `None` as idle, because that is not known."""
+    end if it is more than 0.00, with `None` as idle, because that is not known."""
     lines: list[tuple[str, Usd, Usd | None]] = []
     for day in reversed(days):
         share = spending.days.get(day, Share())
         if share.total:
             lines.append((charts.day_text(day), share.total, share.idle))
-    if spending.before_days:
+    if spending.before_days >= _SHOWN_FROM:
         lines.append(("earlier days", spending.before_days, None))
     return lines
 
