@@ -88,6 +88,16 @@ def test_a_question_that_stops_in_silence_says_so_beside_its_time() -> None:
     assert '<td class="number left">15 h</td>' in page
 
 
+def test_an_open_question_says_how_long_its_instance_is_idle_as_the_fleet_does() -> None:
+    """To the minute below 24 hours."""
+    world = ConsoleWorld()
+    world.keep(asked(make_row(1, idle_since=NOW - timedelta(hours=6, minutes=52))))
+
+    page = html(overview, world)
+    assert '<span class="phone">idle </span>6 h 52 min</td>' in page
+    assert "idle 6 h 52 min</span>" in page
+
+
 def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
     """The price comes before it; a question that is not sent yet has no end, and comes last."""
     world = ConsoleWorld()
