@@ -98,6 +98,22 @@ def test_an_open_question_says_how_long_its_instance_is_idle_as_the_fleet_does()
     assert "idle 6 h 52 min</span>" in page
 
 
+@pytest.mark.parametrize(
+    ("price", "cell"),
+    [
+        (None, '<span class="phone">price </span>unknown'),
+        (Decimal(0), "prepaid"),
+        (Decimal(1), "<b class=rate>$24</b>"),
+    ],
+)
+def test_an_open_question_says_the_price_as_the_fleet_does(price: Any, cell: str) -> None:
+    """On a phone, `a day` follows an amount alone, and no word."""
+    world = ConsoleWorld()
+    world.keep(asked(make_row(1, usd_per_hour=price)))
+
+    assert f'<td class="number">{cell}</td>' in html(overview, world)
+
+
 def test_of_one_price_the_question_with_the_least_time_left_comes_first() -> None:
     """The price comes before it; a question that is not sent yet has no end, and comes last."""
     world = ConsoleWorld()

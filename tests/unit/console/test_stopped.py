@@ -140,7 +140,7 @@ def test_what_a_stopped_instance_cost_is_the_same_figure_on_all_pages(make: Any)
     place = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
 
     assert "$24 a day if started again" in html(overview, world)
-    assert '<td class="number day">$24</td>' in html(project, world, name="vision")
+    assert '<td class="number"><b class=rate>$24</b></td>' in html(project, world, name="vision")
     assert "<dd>$24 a day while it ran" in html(instance, world, None, **place)
 
 
