@@ -18,6 +18,10 @@ from governor.episode.rules.plan import draw_plan
 from governor.evidence.model import GpuReadings
 from governor.policy.model.acting import Action, PlanRule
 from governor.policy.model.policy import Mode, Policy
+from local.demo.site.banner import dressed, inside
+from local.demo.site.front import Reply
+from local.demo.site.messages import CHANNELS, ROOT
+from local.demo.site.story import Progress, Step
 from tests.browser.conftest import NewVisitor
 from tests.builders import make_facts
 from tests.unit.console import asking as console
@@ -162,6 +166,27 @@ def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
     assert chart
     assert lost
     assert (chart["y"] + chart["height"] < top["y"], lost["y"] < top["y"]) == (True, True)
+
+
+def test_the_banner_of_the_demo_leaves_the_chart_above_the_buttons(phone: Page) -> None:
+    """With its legend, while no news stand in the banner."""
+    world = World()
+    world.change(history=episode_of().measurement.history)
+    steps = (
+        Step("See what is idle", "/fleet", is_done=True),
+        Step("Stop one", "/questions", is_done=False),
+        Step("See what it saved", "/savings", is_done=False),
+    )
+    messages = {f"{ROOT}/{channel}": f"{name} 12" for channel, name in CHANNELS.items()}
+    banner = inside(Progress(steps, news=()), {"/": "Console", **messages}, "/")
+    page = Reply(200, (), world.get().sent.encode())
+    phone.set_content(dressed(page, banner).body.decode())
+    buttons = phone.locator(".answers").bounding_box()
+    chart = phone.locator("figure").first.bounding_box()
+
+    assert buttons
+    assert chart
+    assert chart["y"] + chart["height"] < buttons["y"]
 
 
 _TEXTS = """svg => [...svg.querySelectorAll("text")].map((text) => {
