@@ -66,7 +66,7 @@ _ANSWERED: Mapping[Answer | None, str] = {
     Answer.HOLD: "put on hold",
     None: "question canceled",
 }
-"""What became of a question, in words."""
+"""The end of a question in words, by its last answer."""
 
 
 class Line(NamedTuple):
