@@ -46,13 +46,24 @@ _Item = TypeVar("_Item")
 
 def advice_text(finding: Finding) -> str:
     """Return one or more sentences that say what to do about a finding."""
-    return _advice(finding, _about_another_host())
+    return advice_on_kind(_kind_of_advice(finding))
 
 
-def _advice(finding: Finding, about_another_host: str) -> str:
-    """Return the advice on a finding. If it is to move the instance to another host, it ends with
-    `about_another_host`, which may be empty."""
-    values = {"kind": finding.bottleneck or finding.kind, "move": about_another_host}
+def _kind_of_advice(finding: Finding) -> str:
+    """Return what the advice depends on: the bottleneck, if the finding is about one, or the kind
+    of the finding."""
+    return finding.bottleneck or finding.kind.value
+
+
+def advice_on_kind(kind: str) -> str:
+    """Return the advice on findings of a kind, or on a bottleneck: one or more sentences."""
+    return _advice(kind, _about_another_host())
+
+
+def _advice(kind: str, about_another_host: str) -> str:
+    """Return the advice on a kind of finding. If it is to move the instance to another host, it
+    ends with `about_another_host`, which may be empty."""
+    values = {"kind": kind, "move": about_another_host}
     return "".join(template_lines("health advice", values)).rstrip()
 
 
@@ -238,7 +249,7 @@ def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
 
 def _is_to_move(finding: Finding) -> bool:
     """Return whether the advice on a finding is to move the instance to another host."""
-    return advice_text(finding) != _advice(finding, "")
+    return advice_text(finding) != _advice(_kind_of_advice(finding), "")
 
 
 def _line(
@@ -251,7 +262,7 @@ def _line(
     seen = "; ".join(finding.about for finding in findings)
     since = clock(min(finding.since for finding in findings), owner.time_zone, now)
     severity = findings[0].severity.value.capitalize()
-    advice = _advice(findings[0], about_another_host)
+    advice = _advice(_kind_of_advice(findings[0]), about_another_host)
     instance = instance_text(group[0].instance)
     return f"{severity}: {instance}, seen since {since}. {seen}. {advice}"
 

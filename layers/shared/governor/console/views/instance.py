@@ -11,7 +11,6 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
-from governor.alerts.templates import template_lines
 from governor.approvals.decide import Decide
 from governor.approvals.messages.sentences import start_button_text, start_cost_text
 from governor.approvals.model.approval import Approval
@@ -30,6 +29,7 @@ from governor.episode.model.episode import Episode, InstanceRecord
 from governor.evidence.rules.profiles import part_word_of_type
 from governor.evidence.rules.series import gpu_rows
 from governor.fleet.model import FleetPage, FleetRow
+from governor.health.messages import advice_on_kind
 from governor.health.rules import sent_findings
 from governor.money.model.ledger import LedgerEntry
 from governor.money.rules.closed import is_terminated, price_while_running
@@ -227,8 +227,7 @@ def _health(request: ViewRequest, row: FleetRow, page: FleetPage) -> list[dict[s
     gpus_by_kind = sent_findings(sent_alerts, row.instance_id, row.launched_at)
     findings: list[dict[str, object]] = []
     for kind, gpus in gpus_by_kind.items():
-        advice = "".join(template_lines("health advice", {"kind": kind}))
-        findings.append({"kind": kind, "gpus": gpus, "advice": advice})
+        findings.append({"kind": kind, "gpus": gpus, "advice": advice_on_kind(kind)})
     return findings
 
 
