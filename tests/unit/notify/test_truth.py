@@ -753,6 +753,7 @@ APPROVED = Decision(
     Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
 )
 AGAIN = "Sat 13:02 Berlin (12:02 UTC)"
+IF_IDLE = "If the instance stays idle and is neither kept nor exempt"
 WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
 ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.STOPPED: (
@@ -768,7 +769,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.OBSERVED: (
         "dry run: EC2 would have allowed every step",
         "nothing happened",
-        ("Dry run", f"If the instance stays idle, GPU Governor reports it again after {AGAIN}."),
+        ("Dry run", f"{IF_IDLE}, GPU Governor reports it again after {AGAIN}."),
     ),
     Outcome.KEPT: (
         "kept by link:alice@example.com",
@@ -785,7 +786,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "No answer about notebook-7",
         (
             "Nothing was changed",
-            f"If the instance stays idle, GPU Governor asks again after {AGAIN}.",
+            f"{IF_IDLE}, GPU Governor asks again after {AGAIN}.",
         ),
     ),
     Outcome.WOKE_UP: (
@@ -802,7 +803,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "was not stopped",
         (
             "It has an exemption.",
-            f"If the instance stays idle, GPU Governor asks again after {AGAIN}.",
+            f"{IF_IDLE}, GPU Governor asks again after {AGAIN}.",
         ),
     ),
     Outcome.INTERRUPTED: (
@@ -922,9 +923,7 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
     alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
     needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
     if not done:  # what is stopped is not asked about
-        needed["again"] = (
-            "If the instance stays idle, GPU Governor asks again after Fri 13:07 Berlin"
-        )
+        needed["again"] = f"{IF_IDLE}, GPU Governor asks again after Fri 13:07 Berlin"
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue

@@ -299,7 +299,7 @@ def test_a_record_says_from_when_people_are_asked_again_as_stored(outcome: Outco
     world.state.void(ID, "it is over", expired=False)
     world.state.close_episode(world.ref, outcome, "it ended", NOW, quiet_until=SOON)
 
-    again = "If the instance stays idle, GPU Governor asks again"
+    again = "If the instance stays idle and is neither kept nor exempt, GPU Governor asks again"
     assert f"{again} after Fri 16:02 UTC." in world.get().body
     world.clock.moment = SOON
     assert f"{again} later." in world.get().body
