@@ -27,6 +27,7 @@ from cli.policy_production import UNSEEN, missing
 from cli.policy_schema import policy_schema, setting_paths, settings_at
 from governor.aws.clients import Clients
 from governor.aws.ec2 import Ec2Instances
+from governor.core.episode_ref import is_instance_id
 from governor.core.errors import GovernorError, PolicyError, PolicyProblem
 from governor.core.instance import Instance, Target
 from governor.core.units import printable
@@ -35,8 +36,6 @@ from governor.policy.messages import consent_line
 from governor.policy.model.policy import Policy
 from governor.policy.rules.consent import Acceptances
 from governor.policy.yaml_document import PartlyRead, read_document
-
-_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -364,7 +363,7 @@ def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
 
 
 def _instance(instance_id: str, session: boto3.Session) -> Instance:
-    if not _INSTANCE_ID.fullmatch(instance_id):
+    if not is_instance_id(instance_id):
         raise CommandError(
             f"{printable(instance_id)!r} is no instance ID like i-0123456789abcdef0: EC2 and the "
             "console show the ID of an instance with this name"

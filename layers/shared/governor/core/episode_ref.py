@@ -42,8 +42,10 @@ class EpisodeRef:
         return Target(self.account, self.region)
 
 
+_INSTANCE_ID_SHAPE = "i-[0-9a-f]{8,17}"
+_INSTANCE_ID = re.compile(_INSTANCE_ID_SHAPE)
 _EXECUTION_NAME = re.compile(
-    rf"(?P<account>\d{{12}})-(?P<region>{REGION_SHAPE})-(?P<id>i-[0-9a-f]{{8,17}})"
+    rf"(?P<account>\d{{12}})-(?P<region>{REGION_SHAPE})-(?P<id>{_INSTANCE_ID_SHAPE})"
     r"-(?P<epoch>\d{1,12})-(?P<n>\d{1,9})"
 )
 
@@ -56,3 +58,8 @@ def episode_from_execution_name(name: str) -> EpisodeRef:
         raise ValueError(f"{name!r} is not the name of a remediation execution")
     launch_time = datetime.fromtimestamp(int(match["epoch"]), tz=UTC)
     return EpisodeRef(match["account"], match["region"], match["id"], launch_time, int(match["n"]))
+
+
+def is_instance_id(text: str) -> bool:
+    """Return whether EC2 may give an instance this ID, such as `i-0123456789abcdef0`."""
+    return _INSTANCE_ID.fullmatch(text) is not None

@@ -6,7 +6,6 @@ filter. Ungoverned instances are a list of their own, which is only shown.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -17,6 +16,7 @@ from typing import Any
 from governor.console.current_fleet import Row
 from governor.console.page import Page, ViewRequest
 from governor.console.views import addresses, figures
+from governor.core.episode_ref import is_instance_id
 from governor.core.units import HOURS_PER_MONTH, UtcDatetime
 from governor.fleet.model import (
     MOST_UNGOVERNED,
@@ -41,7 +41,6 @@ _RUNNING = "running"
 """In place of a state: every governed instance that runs."""
 _SEARCHED_BACK = timedelta(days=5 * 366)
 """How far back the ledger is searched for terminated instances."""
-_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _LAST_PLACES = {STOPPED: 1, TERMINATED: 3}
 _OTHERS_PLACE = 2
 
@@ -120,7 +119,7 @@ def fleet(request: ViewRequest) -> Page:
     if wanted["q"] and not name:
         # A terminated instance is found by its id as long as its record is stored. For a name, the
         # page has a link: it would read the ledger of five years for each word that fits nothing.
-        is_id = _INSTANCE_ID.fullmatch(wanted["q"]) is not None
+        is_id = is_instance_id(wanted["q"])
         gone = _terminated(request, is_deep=is_id and not fitting)
         fitting += _sorted(gone, wanted, None, order, request.now)
     running, closed = figures.split_running(fitting)
