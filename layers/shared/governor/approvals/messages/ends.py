@@ -213,6 +213,7 @@ def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) ->
 def _may_have_begun_snapshots(episode: Episode) -> bool:
     """Return whether EC2 was asked for snapshots, and none is known."""
     progress = episode.progress
+    # The attempt is over, and its reservation stays if EC2's answer was lost or was no whole set.
     return progress.snapshots_reserved_at is not None and not progress.snapshots
 
 
@@ -297,11 +298,9 @@ def left_behind(episode: Episode, after: AfterStop | None) -> LeftBehind:
     as is known."""
     steps_done = {} if episode.mode is Mode.OBSERVE else episode.progress.steps_done
     values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
-    # The snapshots are noted before EC2 is asked, which may refuse them.
-    progress = episode.progress
-    values["snapshots_began"] = bool(progress.snapshots)
-    # The attempt is over, and its reservation stays if EC2's answer was lost or was no whole set.
-    values["snapshots_may_have_begun"] = progress.snapshots_reserved_at is not None
+    # The step of snapshots is noted before EC2 is asked, which may refuse them.
+    values["snapshots_began"] = bool(episode.progress.snapshots)
+    values["snapshots_may_have_begun"] = _may_have_begun_snapshots(episode)
     was_started = after is not None and not after.is_terminated
     is_undone = episode.is_undone or was_started
     values["is_past"] = _is_stop_over(episode, after)

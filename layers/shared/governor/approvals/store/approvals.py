@@ -44,9 +44,7 @@ from governor.verdict.model import Hold
 _APPROVALS_KEPT = timedelta(days=400)
 _PENDING = where("status", "=", ApprovalStatus.PENDING)
 _ANSWER_BY_STATUS: dict[object, Answer] = {
-    ApprovalStatus.APPROVED: Answer.APPROVE,
-    ApprovalStatus.KEPT: Answer.KEEP,
-    ApprovalStatus.EXEMPTED: Answer.EXEMPT,
+    status: answer for answer, status in STATUS_AFTER.items()
 }
 
 
