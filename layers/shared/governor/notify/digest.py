@@ -188,14 +188,11 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
     not done to the instances, are said once if they are the same for all."""
     first = alerts[0]
     reason = reason_of(first)
-    failed_steps = {alert.facts.get("failed_step") for alert in alerts}
-    is_one_step = len(failed_steps) == 1 and None not in failed_steps
-    step = first.facts.get("failed_step")
-    texts_left = {alert.facts.get(LEFT_IN_SHORT) for alert in alerts}
+    failed_step = _common_fact(alerts, "failed_step")
     values = {
         "number": len(alerts),
-        "all_left": first.facts.get(LEFT_IN_SHORT) if len(texts_left) == 1 else None,
-        "step": failures.step_text(step) if is_one_step else "",
+        "all_left": _common_fact(alerts, LEFT_IN_SHORT),
+        "step": "" if failed_step is None else failures.step_text(failed_step),
         "readable": failures.readable_failure(reason, _zone_of(alerts), first.at),
         "several_reasons": len({reason_of(alert) for alert in alerts}) > 1,
         "tries_again": any(_may_be_tried_again(alert) for alert in alerts),
@@ -207,6 +204,12 @@ def _failure_words(alerts: Sequence[Alert]) -> dict[str, Any]:
         "button": "See the records",
         "data": {"incident": first.facts.get("incident")},
     }
+
+
+def _common_fact(alerts: Sequence[Alert], name: str) -> object | None:
+    """Return this fact of the alerts, at least one; `None` if it differs, or no alert has it."""
+    values = {alert.facts.get(name) for alert in alerts}
+    return values.pop() if len(values) == 1 else None
 
 
 def _may_be_tried_again(alert: Alert) -> bool:
