@@ -184,8 +184,8 @@ def _alert(
     where = instance.name if instance else f"{len(instances)} instances"
     about_another_host = _about_another_host()
     with_lines = groups[:_MOST_LINES]
-    advice_to_move = [group for group in with_lines if _is_to_move(group[0].finding)]
-    is_shared = len(advice_to_move) > 1
+    number_to_move = sum(_is_to_move(group[0].finding, about_another_host) for group in with_lines)
+    is_shared = number_to_move > 1
     at_end = "" if is_shared else about_another_host
     lines = [_line(group, owner, now, at_end) for group in with_lines]
     words = {
@@ -247,9 +247,11 @@ def _short_lines(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
         yield f"Also: {'; '.join(part)}."
 
 
-def _is_to_move(finding: Finding) -> bool:
-    """Return whether the advice on a finding is to move the instance to another host."""
-    return advice_text(finding) != _advice(_kind_of_advice(finding), "")
+def _is_to_move(finding: Finding, about_another_host: str) -> bool:
+    """Return whether the advice on a finding is to move the instance to another host: then it ends
+    with `about_another_host`, which is not empty."""
+    kind = _kind_of_advice(finding)
+    return _advice(kind, about_another_host) != _advice(kind, "")
 
 
 def _line(
