@@ -42,6 +42,7 @@ from governor.verdict.rules.judging import is_released
 from governor.verdict.rules.second_figure import is_confirmed, why_not_unasked, why_unconfirmed
 
 LONGEST_WAIT = timedelta(minutes=15)
+"""The longest wait of a step for its next check, until it has waited for hours."""
 _NOTIFIED_AFTER = timedelta(hours=1)
 """If a step that was let through is not carried out for so long, it is held back once, and people
 are notified: the function that acts may die at every try, and notifies nobody then."""

@@ -125,7 +125,7 @@ def _exemption_tag(swept: SweptInstance) -> _KeptBy | None:
 
 
 def _by_people(reason: KeepReason) -> Callable[[SweptInstance], _KeptBy | None]:
-    """Return a function that tells who keeps an instance for this reason, and until when, by an
+    """Return a function that finds who keeps an instance for this reason, and until when, by an
     answer or an undo; it returns `None` if the reason does not keep the instance."""
 
     def find(swept: SweptInstance) -> _KeptBy | None:

@@ -28,7 +28,7 @@
 
   const buttonsOf = (page) => [...page.querySelectorAll("main button")].map(nameOf).join();
 
-  /** What every part of the page agrees with: what may be done now, and the headline, which tells the state. */
+  /** What every part of the page agrees with: what may be done now, and the headline, which says the state. */
   const stageOf = (page) => `${page.querySelector("h1")?.textContent}|${buttonsOf(page)}`;
 
   /** What the reader has opened, typed and focused in a part. */
