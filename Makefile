@@ -24,7 +24,7 @@ took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 missing_python := $(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots docs docs-serve check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-docs env-custodian env-checkov env-audit env-uv
+.PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots docs docs-serve check check-all mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-docs env-custodian env-checkov env-audit env-uv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,7 +51,7 @@ cloud: arguments env-project env-cloud ## an empty account on this machine, to w
 site: arguments env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
 	@$(VENV)/python -m cli.up --copy build/site
 
-test: arguments env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI; RECORD=1 renews tests/seconds.json
+test: arguments env-project env-cloud ## the tests of make check, without its other checks and the browser; RECORD=1 renews tests/seconds.json
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests $(if $(RECORD),--record) && $(call took,test)
 
 test-unit: arguments env-project ## unit and contract tests only
@@ -73,8 +73,11 @@ screenshots: arguments env-project env-browser ## pages, email and Slack message
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 
-check: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## everything that must hold, checks and tests side by side; changes nothing
+check: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## what each change must pass, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
+
+check-all: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## make check, and whole ways as people go them: deployments by SAM CLI, the docs typed, make up; RECORD=1 renews tests/seconds.json
+	@$(VENV)/python -m scripts.run_tests --checks --journeys $(if $(RECORD),--record)
 
 docs: arguments env-docs ## the documentation as a site in build/docs, offline; fails on a dead link or anchor
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/mkdocs build --strict

@@ -1,8 +1,9 @@
 """How long the tests of each file take, and files packed by it into parts of equal length.
 
 The table is `tests/seconds.json`: by group of `scripts/run_tests.py`, then by file or check.
-`make test RECORD=1` and `make check RECORD=1` write it again. A file that the table does not know
-counts as one of middle length, so the table may be old: then parts are less even, and nothing else.
+`make check-all RECORD=1` writes it again, and `make test RECORD=1` a part of it. A file that the
+table does not know counts as one of middle length, so the table may be old: then parts are less
+even, and nothing else.
 As a plugin of pytest this module writes the seconds of one process to the file that
 `GOVERNOR_TEST_SECONDS` names.
 """

@@ -35,6 +35,7 @@ VARIABLES: Mapping[str, Sequence[str]] = {
     "demo": ("APPROVE",),
     "test": ("RECORD",),
     "check": ("RECORD",),
+    "check-all": ("RECORD",),
     "soak": ("SAMPLE",),
     "mutants": ("FILES",),
     "deploy": DEPLOY,

@@ -1,13 +1,15 @@
-"""`make test` and `make check`: a queue of units of work, and one worker more than cores.
+"""`make test`, `make check` and `make check-all`: a queue of units of work, and one worker more
+than cores.
 
 A unit is a process of pytest over some files, or a check that is no test. The longest unit is
 started first (`scripts/work_queue.py`), and files are packed into units of about the same length
 (`scripts/durations.py`), so all cores have work to the end. A unit's output is printed when it has
 ended. The last line sums up all tests; the exit status is 1 if anything failed.
 
-    --checks        also the checks that are no tests, deployments by SAM CLI, and the tests in a
-                    browser where Chromium is installed
-    --in-a-browser  only the tests in a browser
+    --checks        also the checks that are no tests, and the tests in a browser where Chromium is
+                    installed
+    --journeys      also the tests that go a whole way as people go it (JOURNEYS)
+    --in-a-browser  only the tests in a browser, journeys included
     --workers N     so many units at once
     --record        write the measured seconds to tests/seconds.json
 
@@ -63,8 +65,26 @@ RIGHTS = (
 BROWSER = "tests/browser"
 """Tests in a browser. Those that need no deployed stack or start one of their own are `apart`."""
 IN_A_BROWSER = "(browser or fuzz)"
-BROWSER_GROUPS = ("browser", "pages")
+BROWSER_GROUPS = ("browser", "pages", "tours")
 BROWSER_PYTHON = ROOT / ".tools" / "browser" / "bin" / "python"
+JOURNEYS = (
+    "tests/browser/test_back_test.py",
+    "tests/browser/test_docs_search.py",
+    "tests/browser/test_make_up.py",
+    "tests/integration/test_demo.py",
+    "tests/integration/test_deploy.py",
+    "tests/integration/test_first_create.py",
+    "tests/integration/test_operate.py",
+    "tests/integration/test_package.py",
+    "tests/integration/test_pages.py",
+    "tests/integration/test_restore.py",
+    "tests/integration/test_samples_are_safe.py",
+    "tests/integration/test_uninstall.py",
+    "tests/integration/test_update_of_5cd4e086.py",
+)
+"""Tests that go a whole way as people go it: pages of the docs with every command typed, what SAM
+CLI deploys, `make up` and `make demo`, a restore, an uninstallation. Each file takes 20 to 150 s,
+and together they take a third of all time."""
 CHECKS = ("lint", "types", "imports", "template", "workflows", "docs")
 """Checks that are no tests, by their names in the Makefile."""
 CHECKS_GROUP = "checks"
@@ -88,6 +108,7 @@ class Choice:
     """Options of the command line."""
 
     with_checks: bool
+    with_journeys: bool
     only_in_a_browser: bool
     records: bool
     workers: int
@@ -111,11 +132,19 @@ def parse(arguments: Sequence[str]) -> Choice:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(prog="run_tests", description=__doc__, allow_abbrev=False)
     parser.add_argument("--checks", action="store_true")
+    parser.add_argument("--journeys", action="store_true")
     parser.add_argument("--in-a-browser", action="store_true")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--workers", type=int, default=default_workers())
     asked, passed_on = parser.parse_known_args(arguments)
-    return Choice(asked.checks, asked.in_a_browser, asked.record, asked.workers, tuple(passed_on))
+    return Choice(
+        with_checks=asked.checks,
+        with_journeys=asked.journeys,
+        only_in_a_browser=asked.in_a_browser,
+        records=asked.record,
+        workers=asked.workers,
+        passed_on=tuple(passed_on),
+    )
 
 
 def default_workers() -> int:
@@ -126,18 +155,23 @@ def default_workers() -> int:
 
 def groups(files: Sequence[str]) -> dict[str, Group]:
     """Return the groups by name. A file is in every group that may have tests of it."""
-    cloud = _below(files, CLOUD)
-    rights = _below(files, RIGHTS)
-    browser = _below(files, (BROWSER,))
-    plain = tuple(sorted(set(files).difference(cloud, rights, browser)))
+    journeys = _below(files, JOURNEYS)
+    others = sorted(set(files).difference(journeys))
+    cloud = _below(others, CLOUD)
+    rights = _below(others, RIGHTS)
+    browser = _below(others, (BROWSER,))
+    plain = tuple(sorted(set(others).difference(cloud, rights, browser)))
+    tours = _below(journeys, (BROWSER,))
+    journeys_of_commands = tuple(sorted(set(journeys).difference(tours)))
     found = (
         Group("shared", f"not apart and {WHOLE}", cloud, 2, 10.0),
-        Group("apart", f"apart and not deploys and {WHOLE}", cloud, 3, 5.0),
+        Group("apart", f"apart and {WHOLE}", cloud, 1, 5.0),
         Group("rights", WHOLE, rights, 1, 5.0),
         Group("plain", WHOLE, plain, 3, 5.0),
-        Group("deploys", "deploys", cloud, 1, 5.0),
+        Group("journeys", WHOLE, journeys_of_commands, 3, 5.0),
         Group("browser", f"{IN_A_BROWSER} and not apart", browser, 1, 15.0),
-        Group("pages", f"{IN_A_BROWSER} and apart", browser, 2, 5.0),
+        Group("pages", f"{IN_A_BROWSER} and apart", browser, 1, 5.0),
+        Group("tours", IN_A_BROWSER, tours, 1, 5.0),
     )
     return {group.name: group for group in found}
 
@@ -152,17 +186,10 @@ def planned_units(choice: Choice, recordings: Path | None = None) -> list[Unit]:
     """Return what is to run. Each process leaves its seconds in a folder for recordings, if any."""
     table = durations.read_table()
     by_name = groups(files_of_tests())
-    if choice.only_in_a_browser:
-        chosen = [by_name[name] for name in BROWSER_GROUPS]
-    else:
-        chosen = [by_name[name] for name in ("shared", "apart", "rights", "plain")]
-    if choice.with_checks:
-        chosen.append(by_name["deploys"])
-        if has_chromium():
-            chosen += [by_name[name] for name in BROWSER_GROUPS]
     units = []
-    for group in chosen:
-        units += _units_of(group, table.get(group.name, {}), choice.passed_on, recordings)
+    for name in _chosen_groups(choice):
+        group = by_name[name]
+        units += _units_of(group, table.get(name, {}), choice.passed_on, recordings)
     if choice.with_checks:
         known = table.get(CHECKS_GROUP, {})
         units += [
@@ -170,6 +197,20 @@ def planned_units(choice: Choice, recordings: Path | None = None) -> list[Unit]:
             for name in CHECKS
         ]
     return units
+
+
+def _chosen_groups(choice: Choice) -> tuple[str, ...]:
+    """Return the names of the groups that a choice runs."""
+    if choice.only_in_a_browser:
+        return BROWSER_GROUPS
+    chosen = ["shared", "apart", "rights", "plain"]
+    if choice.with_journeys:
+        chosen.append("journeys")
+    if choice.with_checks and has_chromium():
+        chosen += ["browser", "pages"]
+        if choice.with_journeys:
+            chosen.append("tours")
+    return tuple(chosen)
 
 
 def has_chromium() -> bool:
@@ -264,8 +305,12 @@ def _say_what_does_not_run(choice: Choice) -> None:
         print("The tests in a browser do not run here: Chromium is not installed.", flush=True)
     elif not choice.with_checks:
         print("The tests in a browser do not run here: `make check` runs them.", flush=True)
-    if not choice.with_checks:
-        print("Nor do those that deploy with SAM CLI: `make check` runs them.", flush=True)
+    if not choice.with_journeys:
+        print(
+            "Journeys do not run here (deployments by SAM CLI, the docs typed, `make up`): "
+            "`make check-all` runs them.",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -45,17 +45,11 @@ _IS_SHUT_IN: set[bool] = set()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks what runs beside the rest: engines of their own on the local cloud, and what takes
-    long."""
+    """Marks what runs beside the rest: engines of their own on the local cloud."""
     folders = set(item.path.parts)
     on_the_cloud = {"browser", "integration", "local_cloud"} & folders
     if on_the_cloud and "scene" not in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.apart)
-    if (
-        folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"}
-        and "integration" in folders
-    ):
-        item.add_marker(pytest.mark.deploys)
 
 
 @pytest.hookimpl(trylast=True)

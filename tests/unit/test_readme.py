@@ -20,6 +20,7 @@ RUN_BY = {
     "make up": "integration/test_up.py::test_whoever_opens_the_url_is_in_and_may_answer",
     "make deploy": "unit/test_deploy.py::test_make_hands_every_variable_on",
     "make check": "unit/test_run_tests.py::",
+    "make check-all": "unit/test_run_tests.py::",
     "make docs": "unit/test_docs_site.py::test_no_page_loads_anything_from_elsewhere",
     "governor mode ask": f"{VERSIONS}::test_one_command_leads_from_the_parameters_to_ask_and_back",
     "uvx --from git+<URL> governor scan": (

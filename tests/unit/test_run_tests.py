@@ -18,7 +18,12 @@ from scripts.work_queue import Finished, Unit
 ROOT = Path(__file__).parents[2]
 FILES = run_tests.files_of_tests()
 GROUPS = run_tests.groups(FILES)
-NOR = "Nor do those that deploy with SAM CLI: `make check` runs them.\n"
+NO_CHROMIUM = "The tests in a browser do not run here: Chromium is not installed.\n"
+IN_MAKE_CHECK = "The tests in a browser do not run here: `make check` runs them.\n"
+JOURNEYS_ELSEWHERE = (
+    "Journeys do not run here (deployments by SAM CLI, the docs typed, `make up`): "
+    "`make check-all` runs them.\n"
+)
 
 
 def ended(name: str, status: int, text: str = "") -> Finished:
@@ -94,16 +99,17 @@ def test_closing_lines_are_read_with_and_without_a_frame() -> None:
     )
 
 
-@pytest.mark.parametrize("marks", [(), ("apart",), ("apart", "deploys")])
+@pytest.mark.parametrize("is_apart", [False, True])
 def test_every_test_of_the_cloud_runs_in_one_group(
-    marks: tuple[str, ...], pytestconfig: pytest.Config
+    is_apart: bool, pytestconfig: pytest.Config
 ) -> None:
     """The suite leaves out the same as pytest by itself, and no group runs what another does."""
-    known = {name: name in marks for name in ("apart", "deploys", "browser", "fuzz")}
-    groups = [group for group in GROUPS.values() if any("integration" in f for f in group.files)]
+    known = {"apart": is_apart, "browser": False, "fuzz": False}
+    file = "tests/integration/test_remediation.py"
+    groups = [group for group in GROUPS.values() if file in group.files]
     running = [group.name for group in groups if eval(group.marks, {}, known)]
 
-    assert 1 == len(running)
+    assert ["apart" if is_apart else "shared"] == running
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == list(run_tests.FOLDERS)
 
@@ -113,30 +119,36 @@ def test_every_test_of_the_cloud_runs_in_one_group(
 def test_every_test_in_a_browser_runs_in_one_group(kind: str, is_apart: bool) -> None:
     """With those that share a stack, or with those that need none."""
     known = {"browser": False, "fuzz": False, "apart": is_apart, kind: True}
-    groups = [GROUPS[name] for name in run_tests.BROWSER_GROUPS]
+    file = "tests/browser/test_question.py"
+    groups = [group for group in GROUPS.values() if file in group.files]
     running = [group.name for group in groups if eval(group.marks, {}, known)]
 
     assert ["pages" if is_apart else "browser"] == running
-    assert groups[0].files == groups[1].files
 
 
 def test_every_file_of_the_cloud_is_in_each_of_its_groups() -> None:
     """A file may have tests on the shared stack and tests on engines of their own."""
     cloud = {name for name in FILES if name.startswith(("tests/integration/", "tests/local_cloud"))}
+    cloud -= {*run_tests.JOURNEYS}
 
     assert "tests/integration/test_remediation.py" in cloud
-    for name in ("shared", "apart", "deploys"):
+    for name in ("shared", "apart"):
         assert cloud == set(GROUPS[name].files)
+    assert GROUPS["browser"].files == GROUPS["pages"].files
 
 
 def test_every_other_file_is_in_one_group() -> None:
     """No file is forgotten, wherever it is, and none runs twice."""
-    counted = Counter(
-        name for group in ("shared", "rights", "plain", "browser") for name in GROUPS[group].files
-    )
+    names = ("shared", "rights", "plain", "browser", "journeys", "tours")
+    counted = Counter(name for group in names for name in GROUPS[group].files)
 
     assert Counter(FILES) == counted
     assert {"agent/tests/test_service.py", "tests/soak/test_model.py"} <= set(GROUPS["plain"].files)
+
+
+def test_journeys_are_files_that_exist() -> None:
+    """A renamed one would come back into `make check`."""
+    assert {*run_tests.JOURNEYS} <= {*FILES}
 
 
 def test_every_file_of_a_group_runs_in_one_of_its_units() -> None:
@@ -181,18 +193,11 @@ def test_other_arguments_go_to_every_process_of_pytest() -> None:
 @pytest.mark.parametrize(
     ("arguments", "chromium", "says"),
     [
-        (["--checks"], "/usr/bin/chromium", ""),
-        (
-            ["--checks"],
-            None,
-            "The tests in a browser do not run here: Chromium is not installed.\n",
-        ),
-        (
-            [],
-            "/usr/bin/chromium",
-            f"The tests in a browser do not run here: `make check` runs them.\n{NOR}",
-        ),
-        ([], None, f"The tests in a browser do not run here: Chromium is not installed.\n{NOR}"),
+        (["--checks", "--journeys"], "/usr/bin/chromium", ""),
+        (["--checks"], "/usr/bin/chromium", JOURNEYS_ELSEWHERE),
+        (["--checks", "--journeys"], None, NO_CHROMIUM),
+        ([], "/usr/bin/chromium", IN_MAKE_CHECK + JOURNEYS_ELSEWHERE),
+        ([], None, NO_CHROMIUM + JOURNEYS_ELSEWHERE),
     ],
 )
 def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they_do_not(
@@ -214,18 +219,20 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
 
     assert 0 == run_tests.main(arguments)
     assert f"{says}0 passed, 0 failed, 0 skipped\n" == capfd.readouterr().out
-    names = [unit.name.partition(" ")[0] for unit in run]
-    for group in run_tests.BROWSER_GROUPS:
-        assert (says == "") == (group in names)
-    assert ("--checks" in arguments) == ("deploys" in names)
-    assert ("--checks" in arguments) == set(names).issuperset(run_tests.CHECKS)
+    names = {unit.name.partition(" ")[0] for unit in run}
+    in_a_browser = "--checks" in arguments and chromium is not None
+    with_journeys = "--journeys" in arguments
+    assert in_a_browser == ({"browser", "pages"} <= names)
+    assert with_journeys == ("journeys" in names)
+    assert (in_a_browser and with_journeys) == ("tours" in names)
+    assert ("--checks" in arguments) == names.issuperset(run_tests.CHECKS)
 
 
 def test_in_a_browser_runs_that_alone() -> None:
     """Every file once, by the Python that has Playwright."""
     units = planned("--in-a-browser")
 
-    assert {*GROUPS["browser"].files} == {*files_in(units)}
+    assert {*GROUPS["browser"].files, *GROUPS["tours"].files} == {*files_in(units)}
     assert all(unit.command[0].endswith(".tools/browser/bin/python") for unit in units)
 
 
@@ -270,7 +277,8 @@ def test_what_make_check_installs_before_it_starts_is_what_its_units_need() -> N
     """Units side by side must not install one environment twice at once."""
     makefile = (ROOT / "Makefile").read_text()
 
-    (needs,) = re.findall(r"^check: (.*?) ##", makefile, re.MULTILINE)
+    needs, needs_of_all = re.findall(r"^check(?:-all)?: (.*?) ##", makefile, re.MULTILINE)
+    assert needs == needs_of_all
     assert {"env-project", "env-cloud", "env-sam", "env-release", "env-docs"} <= set(needs.split())
     assert "$(if $(shell command -v chromium),env-browser)" in needs
 
