@@ -1,5 +1,5 @@
 """`governor scan`: every idle accelerator of an account or an organization, before anything is
-deployed. It needs only read permissions.
+deployed, and the exit status. It needs only read permissions.
 """
 
 from __future__ import annotations

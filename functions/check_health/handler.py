@@ -1,5 +1,5 @@
-"""Looks at the health of the GPUs of one target and notifies their owners of what is new. Touches
-no instance."""
+"""Checks the health of the GPUs of one target and notifies their owners of what is new. Touches no
+instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remediation workflow failed, timed out or was aborted: its episode must not stay open."""
+"""Closes the episode of a remediation workflow that failed, timed out or was aborted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Auto Scaling group lets an instance go and waits for a lifecycle hook."""
+"""Handles the lifecycle hook of an Auto Scaling group that is about to terminate an instance."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""AWS announces a date: a scheduled change of an instance, or the begin and end of a Capacity
-Block."""
+"""Handles dates that AWS announces: a scheduled change of an instance, or the begin and end of a
+Capacity Block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""EC2 says that an instance runs at an elevated risk of interruption."""
+"""Handles EC2's rebalance recommendation, which says that a Spot instance is at an elevated risk of
+interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes what Slack sends when somebody presses a button of a message."""
+"""Handles the press of a button in a Slack message."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""EC2 says that it takes instances back in two minutes: Spot, or an interruptible Capacity
-Reservation."""
+"""Handles EC2's two-minute warning of an interruption: of a Spot instance, or of one in an
+interruptible Capacity Reservation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EC2 says that an instance has changed state."""
+"""Handles EC2's event that an instance has changed its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens an idle episode and tells the state machine which way to go."""
+"""Opens an idle episode, and returns to the state machine which way to go."""
 
 from __future__ import annotations
 

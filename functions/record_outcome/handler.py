@@ -1,4 +1,5 @@
-"""Ends an episode: ledger, lock, marks, message."""
+"""Ends an episode: books its saving in the ledger, frees its lock and sends the message about its
+outcome."""
 
 from __future__ import annotations
 

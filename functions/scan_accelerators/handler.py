@@ -1,5 +1,5 @@
-"""Looks for accelerators that cost money and that GPU Governor does not govern, in one target. It
-only reads, and keeps what it found."""
+"""Runs the daily scan of one target for accelerators that cost money and that GPU Governor does not
+govern. It only reads, and keeps what it found."""
 
 from __future__ import annotations
 

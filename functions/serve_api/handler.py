@@ -1,5 +1,5 @@
-"""The questions and the policy in force as JSON, for the command line. API Gateway lets through
-only what AWS's IAM has authorized."""
+"""Serves the questions and the policy in force as JSON, for the command line. API Gateway lets
+through only what AWS's IAM has authorized."""
 
 from __future__ import annotations
 

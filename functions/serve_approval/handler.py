@@ -1,4 +1,4 @@
-"""The approval page. GET and HEAD show it, POST decides once."""
+"""Serves the approval page. GET and HEAD show it, POST decides once."""
 
 from __future__ import annotations
 

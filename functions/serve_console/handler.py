@@ -1,4 +1,4 @@
-"""The console: pages of the fleet for people who have signed in, and what their forms do."""
+"""Serves the console: pages of the fleet for people who have signed in, and what their forms do."""
 
 from __future__ import annotations
 

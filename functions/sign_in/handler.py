@@ -1,4 +1,4 @@
-"""Signing in at the OIDC issuer, in front of decisions. Deployed only where an issuer is
+"""Serves the sign-in at the OIDC issuer, in front of decisions. Deployed only where an issuer is
 configured."""
 
 from __future__ import annotations

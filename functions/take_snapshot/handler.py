@@ -1,5 +1,5 @@
-"""Starts the snapshots of an episode's instance: all EBS volumes, one crash-consistent set. Before
-a stop, it rehearses them."""
+"""Starts the snapshots of an episode's instance, or their dry run before a stop: all EBS volumes,
+one crash-consistent set."""
 
 from __future__ import annotations
 

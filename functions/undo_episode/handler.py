@@ -1,4 +1,4 @@
-"""Starts an instance again that an episode has stopped. The only function whose role may.
+"""Starts an instance again that an episode has stopped (undo). The only function whose role may.
 
 EC2's event that an instance is stopped comes here, too: to look whether EC2 took a start back.
 """

@@ -1,1 +1,2 @@
-"""The words of alerts: templates, and the one module that renders them."""
+"""Alerts, which are messages to people: their records, their words as templates, and their
+deliveries."""

@@ -1,4 +1,5 @@
-"""The record of a message on one channel, and what the queue of messages holds.
+"""Records of deliveries, one for each message, channel and recipient, and the contents of the
+delivery queue.
 
 Records only: the notify room sends, and says what became of it.
 """

@@ -1,4 +1,5 @@
-"""A message to people and to subscribers, its owner, and its delivery on each channel.
+"""An alert: a message to people and to subscribers, with its kind, severity, owner, words, facts
+and incident.
 
 This module words nothing and sends nothing.
 """

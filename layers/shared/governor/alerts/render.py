@@ -1,4 +1,4 @@
-"""Render the templates of `words/` with Jinja2.
+"""Renders the templates of messages in `words/` with Jinja2.
 
 This is the only module of the alerts that loads Jinja2, which takes a quarter of the time of a
 whole cold start. So it is imported when the first message is worded:

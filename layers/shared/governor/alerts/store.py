@@ -1,5 +1,5 @@
-"""Messages on their way to people: deliveries, the outbox with its lease, digests, and the numbers
-of recipients in links."""
+"""Stores messages on their way to people: deliveries, the outbox with its lease, digests, and the
+numbers of recipients in links."""
 
 from __future__ import annotations
 

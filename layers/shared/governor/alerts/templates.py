@@ -1,4 +1,5 @@
-"""Alerts from templates.
+"""Makes an alert from a template of `words/`: the first line is its title, which is the subject of
+an email.
 
 A message is worded where it is made: subscribers of the topic get its text, and the seal covers it.
 The words are templates of Jinja2 in `governor/alerts/words`. `governor.alerts.render` renders them.

@@ -1,4 +1,5 @@
-"""Opens the console for IAM callers: by a code that is good once, and for a minute.
+"""Opens the console for IAM callers (`governor open`), by a code that is good once, and for a
+minute.
 
 This module must not make or take codes where people sign in at an issuer.
 """

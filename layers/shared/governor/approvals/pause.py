@@ -1,4 +1,4 @@
-"""Pauses every stop, termination and deletion in every target, and ends the pause.
+"""Begins and ends the pause of every stop, termination and deletion in every target.
 
 People are notified of both. The order: the record first, with the message that is to be sent, and
 the message then. A message that cannot be sent changes nothing of the pause; the next sweep sends

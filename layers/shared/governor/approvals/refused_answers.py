@@ -1,4 +1,5 @@
-"""Finds out whether people could answer, before silence counts as an answer.
+"""Finds out whether people could answer, or the API throttled or failed, before silence counts as
+an answer.
 
 This module only reads. It never decides that a question was answered.
 """

@@ -1,4 +1,4 @@
-"""Rotates the keys of approval links, in the steps of Secrets Manager.
+"""Rotates the keys that sign approval links, in the steps of Secrets Manager.
 
 One key signs. The previous one is for links of the last days, and the next one for functions that
 still hold the previous document. This module must not make a document current that refuses open

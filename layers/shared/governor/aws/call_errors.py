@@ -1,4 +1,4 @@
-"""Turns botocore's errors into errors of our own tree.
+"""Turns botocore's errors, such as throttling and denied access, into errors of our own tree.
 
 This module calls nothing. Callers handle a `CloudError` by its class, or by the `code` of AWS.
 """

@@ -1,4 +1,4 @@
-"""Make, find and delete EBS snapshots, and read the user data that belongs to them.
+"""Makes, finds and deletes EBS snapshots, and reads the user data that belongs to them.
 
 `CreateSnapshots` has no token, so it is sent once.
 """

@@ -1,4 +1,4 @@
-"""Read instances, Spot requests, Capacity Reservations and volumes from EC2.
+"""Reads instances and who launched them, Spot requests, Capacity Reservations and volumes from EC2.
 
 Nothing here writes: `ec2_writes` does.
 """

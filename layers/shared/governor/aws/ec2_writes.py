@@ -1,4 +1,4 @@
-"""Tag, start, stop and terminate EC2 instances.
+"""Tags, starts, stops and terminates EC2 instances.
 
 Only `Ec2Controller` stops and terminates; each of its calls has credentials for that call alone.
 """

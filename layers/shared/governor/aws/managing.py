@@ -1,4 +1,5 @@
-"""Reads AWS Batch and AWS Organizations, and completes lifecycle hooks of Auto Scaling groups.
+"""Reads AWS Batch and the accounts of organizational units, and completes lifecycle hooks of Auto
+Scaling groups.
 
 Of AWS Batch it reads what keeps the instances of a compute environment, and whether jobs wait for
 them.

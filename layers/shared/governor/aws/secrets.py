@@ -1,4 +1,4 @@
-"""Reads secrets of Secrets Manager and rotates them, and seals alerts with a key of KMS.
+"""Reads and rotates secrets in Secrets Manager, and seals alerts with a KMS key.
 
 A secret's value must never get into an error or a log.
 """

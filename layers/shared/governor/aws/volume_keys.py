@@ -1,4 +1,4 @@
-"""Describe the KMS keys of volumes. Nothing here uses or changes a key."""
+"""Describes the KMS keys of volumes. Nothing here uses or changes a key."""
 
 from __future__ import annotations
 

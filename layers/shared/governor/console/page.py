@@ -1,4 +1,4 @@
-"""The input of a view, and the page that it returns.
+"""The request that a view of the console gets, and the page that it returns.
 
 A request reads each stored record once. Views get only the instances that their caller may see.
 """

@@ -1,4 +1,5 @@
-"""Sessions of the console: who the caller is, and whether a form belongs to their session.
+"""Checks the sessions of the console: who the caller is, and whether a form belongs to their
+session.
 
 Sessions are stored, so that they can be ended here. `rules/terms.py` of the approvals decides what
 a caller may see.

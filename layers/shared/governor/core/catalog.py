@@ -1,4 +1,5 @@
-"""Accelerated instance types, from the table that ships with the layer.
+"""Accelerated instance types with their GPUs, memory, power limits, vCPUs and list prices, from the
+table that ships with the layer.
 
 Source and date of the table: core/README.md.
 """

@@ -1,4 +1,5 @@
-"""The environment variables, all parsed at cold start. No other module reads them."""
+"""The environment variables of the functions, all parsed at cold start. No other module reads
+them."""
 
 from __future__ import annotations
 

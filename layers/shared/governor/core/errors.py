@@ -1,4 +1,5 @@
-"""The one error tree of the project.
+"""All exceptions of the project, as one tree: failed calls of AWS, refused answers, and the errors
+that the state machines retry or catch.
 
     GovernorError
     ├── ConfigurationError     an environment variable is missing or unusable; it says what to set

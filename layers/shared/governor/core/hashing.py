@@ -1,4 +1,4 @@
-"""A short name for a text.
+"""A short hash of a text, for IDs and keys.
 
 It tells texts apart and proves nothing: a seal is made by KMS.
 """

@@ -1,5 +1,6 @@
-"""One request over HTTPS, to a channel or to an issuer. A request follows no redirect, is never
-retried, and reads at most a limited number of bytes of the body."""
+"""Sends one HTTPS request to a channel or an issuer, with a timeout, and refuses private addresses
+unless they are allowed. A request follows no redirect, is never retried, and reads at most a
+limited number of bytes of the body."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The environments in which other services run instances: node groups, Auto Scaling groups and
-their like, by the tags of an instance.
+"""The environments in which other services run instances: Auto Scaling groups, EKS node groups,
+Batch compute environments and others, by the tags of an instance.
 
 This module reads tags only.
 """

@@ -1,4 +1,4 @@
-"""Data from outside: it becomes a pydantic model, or it is refused.
+"""Validates input from outside, such as events and payloads, with pydantic models, or refuses it.
 
 An error names the fields that do not fit, and never quotes the data.
 """

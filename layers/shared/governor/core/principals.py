@@ -1,4 +1,4 @@
-"""Puts the principals of AWS, by their ARNs, into words.
+"""Puts IAM principals, such as who launched an instance, into words by their ARNs.
 
 The names are other people's text: they are printable and short here, and each channel escapes them.
 This module decides nothing.

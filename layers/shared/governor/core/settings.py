@@ -1,4 +1,5 @@
-"""Settings that check themselves and name each mistake by its setting.
+"""Validates the policy's settings: ranges, units and required values, with each mistake named by
+its setting.
 
 A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), in
 the words of JSON Schema (`ge`, `le`).

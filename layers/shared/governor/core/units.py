@@ -1,4 +1,5 @@
-"""Units, and their texts for people: money, times and spans, rounded as a person would.
+"""Units, and their texts for people: money, durations, and times in a time zone, rounded as a
+person would.
 
 Values that cross a module boundary have one of these types: a bare number must not. Exact figures
 stay in the facts.

@@ -1,4 +1,4 @@
-"""Notifies owners of dates that AWS announces: scheduled changes, and Capacity Blocks that end.
+"""Notifies owners of dates that AWS announces: scheduled maintenance, and Capacity Blocks that end.
 
 Owners are notified once here; the sweep reminds them shortly before the date. So no schedule is
 needed, and nobody is reminded of an instance that no longer runs.

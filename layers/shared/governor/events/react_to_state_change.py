@@ -1,4 +1,5 @@
-"""Reacts when an instance changes its state: closes open questions and ends savings.
+"""Reacts to EC2's event that an instance has stopped, started or ended: closes open questions and
+ends savings.
 
 Events come at least once and in any order. Each reaction is a conditional write, and the sweep
 repairs what a lost event leaves behind. This module must not act on any instance.

@@ -1,5 +1,6 @@
-"""Responds to warnings of AWS, such as a Spot interruption: work is saved, owners are notified, and
-open questions are canceled. This module must not stop or terminate anything.
+"""Responds to warnings of AWS, such as a Spot interruption: sends the checkpoint hook, completes
+the lifecycle hook, notifies owners and cancels open questions. This module must not stop or
+terminate anything.
 
 `RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls.
 Every step is tried, even if another one failed. A repeated event repeats only the failed steps.

@@ -1,4 +1,5 @@
-"""Asks instances to save their work, once per warning, and reports those that could not be asked.
+"""Sends the checkpoint hook to instances, once per warning, so that they save their work, and
+reports those that could not be reached.
 
 It never waits for a hook to end: the instance may be gone before that.
 """

@@ -1,4 +1,4 @@
-"""The changes of the state table, as its stream hands them to a function."""
+"""The changes of the state table, as its DynamoDB stream hands them to a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the metrics of many instances as evidence, in as few calls of CloudWatch as possible, and in
+"""Reads the CloudWatch metrics of many instances as evidence, in as few calls as possible, and in
 parts of a size that a function can hold. This module must not judge.
 """
 

@@ -1,4 +1,5 @@
-"""Turn the series that were read into evidence: maxima, coverage, and the time of the last work.
+"""Turns the metric series that were read into evidence: maxima, coverage, and the time of the last
+work.
 
 A missing reading stays missing; this module must not judge.
 """

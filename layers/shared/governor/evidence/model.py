@@ -1,4 +1,5 @@
-"""Readings of an instance's GPUs over a window, as CloudWatch gave them.
+"""The evidence about an instance: readings of its GPUs and other metrics over a window, as
+CloudWatch gave them.
 
 A missing reading stays missing. Nothing is judged here: `verdict.rules` does that.
 """

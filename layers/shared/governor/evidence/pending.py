@@ -1,4 +1,4 @@
-"""An instance while its evidence is read: what is asked for, and what has come so far.
+"""An instance while its metrics are read: the series that are asked for, and those that have come.
 
 This module reads nothing itself and must not judge.
 """

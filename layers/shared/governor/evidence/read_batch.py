@@ -1,5 +1,5 @@
-"""Read instances that publish by the same metric names, over the same window. This module must not
-judge.
+"""Reads the metrics of instances that publish by the same metric names, over the same window. This
+module must not judge.
 
 Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the
 series of silent ones; the other figures of those that utilization alone would call idle. What

@@ -1,4 +1,4 @@
-"""Rows of one sweep, and costs of each day.
+"""Rows of the Fleet, one for each instance that a sweep saw, and the costs of each day.
 
 These records must stay small: every page of the console reads all of them.
 """

@@ -1,4 +1,4 @@
-"""The console's read models, written by each sweep: a page of rows for each target, and the costs
+"""Stores what the console reads: the rows that each sweep has written for its target, and the costs
 of each target and day (UTC)."""
 
 from __future__ import annotations

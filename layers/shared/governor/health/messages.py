@@ -1,4 +1,5 @@
-"""Messages about the health of GPUs, split so that none is too long for its channel.
+"""Messages about the health of GPUs and what to do about it, split so that none is too long for its
+channel.
 
 This module only words findings; `rules.py` makes them.
 """

@@ -1,4 +1,5 @@
-"""Findings about the health of GPUs.
+"""Records of findings about the health of GPUs: lost, ECC and other memory errors, hot, throttled,
+stragglers, bottlenecks.
 
 Records only: `health.rules` makes them.
 """

@@ -1,5 +1,5 @@
-"""Notifies of Capacity Reservations and Capacity Blocks that stand empty. This module must not
-change them."""
+"""Notifies owners of Capacity Reservations and Capacity Blocks that stand empty. This module must
+not change them."""
 
 from __future__ import annotations
 

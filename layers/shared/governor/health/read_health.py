@@ -1,4 +1,5 @@
-"""Reads the state of the GPUs of many instances in as few metric reads as possible.
+"""Reads the health metrics of the GPUs of many instances, such as Xid errors and temperature, in as
+few reads as possible.
 
 The `InstanceId` aggregate is read first, where it exists, and single GPUs only for what it cannot
 rule out. One listing a namespace says which series exist. This module must not notify anybody.

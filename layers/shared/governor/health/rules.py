@@ -1,4 +1,5 @@
-"""Health findings of one instance's GPUs: what was seen, and since when.
+"""Judges the health of GPUs: which Xid error, ECC error, temperature or throttling is a fault, and
+what limits their speed.
 
 They advise and never act. A finding needs readings: a period without one neither makes a finding
 nor ends it.

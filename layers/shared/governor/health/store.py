@@ -1,4 +1,4 @@
-"""Findings about a target that people know already.
+"""Stores the findings about GPUs that owners were already notified of.
 
 It keeps people from getting a finding twice, and decides nothing about the finding.
 """

@@ -1,4 +1,4 @@
-"""Reasons to hold a step back for a while: a pause, a freeze, and the caps of 60 minutes.
+"""Reasons to hold a step back for a while: a pause, a freeze, and a full cap.
 
 This module only reads and counts nothing itself: `limits/store/caps.py` reserves room under a cap.
 """

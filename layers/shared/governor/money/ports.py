@@ -1,4 +1,4 @@
-"""Prices of instances.
+"""Port for prices of instances.
 
 An unknown price is `None`, never 0.
 """

@@ -1,5 +1,5 @@
-"""Each hour: reads AWS's list prices of the types that run, and the commitments of the hub's
-account, unless they were read recently. This module must not read other accounts."""
+"""Reads AWS's list prices of the types that run, and the Savings Plans and Reserved Instances of
+the hub's account, each hour if they are due. This module must not read other accounts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sends the weekly and monthly reports of costs and savings. Each night it also checks that the
-ledger's totals have not changed since the last statement, and keeps a copy of the month for other
-tools.
+"""Sends the weekly and monthly reports of costs and savings, each night that one is due. Each night
+it also checks that the ledger's totals have not changed since the last statement, and keeps a copy
+of the month for other tools.
 
 Owners, owners of projects, and the default owner get reports. This module must not change entries
 of the ledger.

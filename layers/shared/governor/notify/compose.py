@@ -1,4 +1,5 @@
-"""Composes a message to people from the alert that went out and the episode as it is stored.
+"""Composes a message to people from the alert and the stored episode: its title, button, link and
+figures.
 
 This module reads nothing and sends nothing: a channel renders the message, `dispatch` delivers it.
 """

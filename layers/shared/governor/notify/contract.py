@@ -1,4 +1,4 @@
-"""Messages of the alert topic, through a queue: GPU Governor's own alerts, and CloudWatch
+"""Parses messages of the alert topic, from the queue: GPU Governor's own alerts, and CloudWatch
 alarms."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""An alert on its way to its recipients, and the counts of deliveries taken, refused and left.
+"""Records of an alert on its way to its recipients, and counts of deliveries accepted, refused and
+left for later.
 
 This module sends nothing.
 """

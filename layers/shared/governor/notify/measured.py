@@ -1,4 +1,4 @@
-"""Measurements in a message: a chart of the history or of the savings, and the table of evidence.
+"""Figures in a message: a chart of the history or of the savings, and the table of evidence.
 
 This module reads nothing: it formats what the episode and the alert hold.
 """

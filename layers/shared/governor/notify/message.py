@@ -1,4 +1,4 @@
-"""One message to people, as every channel renders it; the Protocol of a channel, and its errors.
+"""One message to people, as every channel renders it; the protocol of a channel, and its errors.
 
 An error names the status, never an address or a token. For the same reason an error of a library is
 not chained: only the name of its class is repeated.

@@ -1,4 +1,5 @@
-"""Records of deliveries: settled, left to be tried again, given up, or without any recipient.
+"""Records what became of deliveries: settled, left to be tried again, or given up into the
+dead-letter queue.
 
 A delivery is claimed before it is sent, and settled by the same record. This module sends nothing.
 """

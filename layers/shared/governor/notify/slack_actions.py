@@ -1,4 +1,4 @@
-"""Takes the answers that people give by pressing a button in Slack.
+"""Takes answers by buttons in Slack, after it has verified Slack's signature.
 
 Nothing in a request is used before its signature is verified. An answer is recorded once, and
 confirmed to the person who gave it.

@@ -1,4 +1,4 @@
-"""Writes messages as Slack's Block Kit.
+"""Writes messages as Slack's Block Kit, with their buttons.
 
 Anybody who launches an instance chooses its name and tags. So all text is escaped, and no text may
 become a link or a mention. Limits: docs.slack.dev, "Blocks" and "Block elements".

@@ -1,4 +1,5 @@
-"""Posts to a channel, and decides from its answer whether a repeat can help.
+"""Posts to a channel over HTTPS, and decides from its answer (status, `Retry-After`) whether a
+repeat can help.
 
 This module repeats nothing itself: the queue repeats a delivery.
 """

@@ -1,4 +1,4 @@
-"""Checks queued alerts before they are sent, because anybody may have written them.
+"""Checks the seal of queued alerts before they are sent, because anybody may have written them.
 
 An alert about a stored episode must agree with its record. Any other alert, one about an episode
 that is not stored included, must bear the seal of GPU Governor's own functions, or name an alarm

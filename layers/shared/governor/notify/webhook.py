@@ -1,4 +1,4 @@
-"""Posts messages as signed JSON to any HTTPS address.
+"""Posts messages to a webhook: signed JSON to any HTTPS address.
 
 `examples/webhook/verify.py` shows how a receiver verifies the signature.
 """

@@ -1,4 +1,5 @@
-"""Works through a batch of queued alerts. An alert that fails never holds up the others.
+"""Works through a batch of queued alerts, and delays the retry of a failed delivery with a growing
+backoff. An alert that fails never holds up the others.
 
 A question or a failure waits in the outbox for more of its kind to the same people, and they are
 sent as one message. Any other alert is sent at once.

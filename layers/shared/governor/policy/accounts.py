@@ -1,4 +1,5 @@
-"""Knows which accounts and Regions the policy names, and which role reaches an account.
+"""Accounts and Regions that the policy targets, and the role by which a function reaches a member
+account.
 
 The hub's own account needs no role; a member account needs the member role of this function. This
 module must not give a target to a function that has no role there.

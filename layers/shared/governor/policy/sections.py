@@ -1,4 +1,4 @@
-"""Take a policy document apart: its settings, its overrides, and settings of the release before.
+"""Takes a policy document apart: its settings, its overrides, and settings of the release before.
 
 This module merges and drops settings. It never decides whether one is allowed to act.
 """

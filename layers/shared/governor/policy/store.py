@@ -1,6 +1,6 @@
-"""The policy: the version in force (`VERSION#`, written by its reviewer alone), who wrote and who
-accepts a version, and the last text in use. The schema number of all items is in the same
-partition."""
+"""Stores the versions of the policy: which one is in force (`VERSION#`, written by its reviewer
+alone), who wrote and who accepts a version, and the last text in use. The schema number of all
+items is in the same partition."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Validate settings against a dataclass of the policy: find unknown settings and wrong values, and
-word each mistake for a person.
+"""Validates settings against a dataclass of the policy: finds unknown settings and wrong values,
+and words each mistake for a person.
 
 This module knows no rule of the policy: those are in the dataclasses.
 """

@@ -1,4 +1,5 @@
-"""Announces each version of the policy, puts it in force, and takes people's acceptances.
+"""Reviews each version of the policy: notifies people of it, puts it in force, and takes people's
+acceptances.
 
 A risky version waits for two people. This module must not put a version in force that was not
 announced.

@@ -1,5 +1,5 @@
-"""YAML text to plain settings: keys are text, no objects are made, and the line of every setting is
-known.
+"""Parses YAML text into plain settings: keys are text, no objects are made, and the line of every
+setting is known.
 
 Length, depth and expanded aliases are limited, and every mistake is a `PolicyError`. As in YAML
 1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read

@@ -1,4 +1,4 @@
-"""Send the message about the end of an episode, and note which steps fail for which cause.
+"""Sends the message about the end of an episode, and notes which steps fail for which cause.
 
 This module decides no outcome.
 """

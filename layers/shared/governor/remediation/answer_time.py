@@ -1,4 +1,5 @@
-"""Checks that people had their time: to answer a question, or to hold a plan of mode `auto`.
+"""Checks that people had their time to answer a question, or to hold a plan of mode `auto`, before
+silence counts.
 
 Silence counts only once that time is over, its messages were delivered, and nothing refused
 answers. This module only reads.

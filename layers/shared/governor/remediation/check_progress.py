@@ -1,4 +1,5 @@
-"""Checks whether an episode has got further: delivered, stopped, snapshots completed, terminated.
+"""Checks whether the workflow can go on: message delivered, instance stopped, snapshots completed,
+instance terminated.
 
 This module only reads. It must not repeat a call that takes too long: it raises then.
 """

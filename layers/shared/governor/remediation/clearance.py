@@ -1,4 +1,4 @@
-"""The findings of the guards, and the time for which a recheck lets one call through.
+"""What the guards found, and how long a recheck lets one call through.
 
 A clearance is for one step and one call; nothing here renews it.
 """

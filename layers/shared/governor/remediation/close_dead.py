@@ -1,4 +1,4 @@
-"""Close an episode whose workflow died, as failed.
+"""Closes an episode whose workflow died, as failed.
 
 People may be notified twice, but never not at all.
 """

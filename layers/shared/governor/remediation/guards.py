@@ -1,4 +1,4 @@
-"""The guards in front of every EC2 write call of an episode, in one place.
+"""The guards: all checks right before a write call to EC2, such as a stop or a snapshot.
 
 Of what a state machine passes on, they trust only the name of the episode, and read the rest again.
 A guard that does not hold raises `SafetyError`; there is no way around it.

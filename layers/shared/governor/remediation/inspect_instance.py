@@ -1,4 +1,5 @@
-"""Reads one instance in full: its evidence, its verdict and its plan.
+"""Reads one instance in full: its evidence, open Session Manager sessions, its verdict and its
+plan.
 
 Used when an episode is opened and before every step. This module must not change an instance, and
 must not be used in a loop over a fleet: each instance takes several calls.

@@ -1,4 +1,4 @@
-"""The outcome of an episode, as an error or an entry of the ledger names it.
+"""Names the outcome of an episode by the error that ended it, or by its entry in the ledger.
 
 An error that is not listed here has failed.
 """

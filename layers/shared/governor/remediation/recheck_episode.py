@@ -1,4 +1,5 @@
-"""Checks again at the moment of acting: the guards, and while the instance runs, its evidence.
+"""Checks everything again at the moment of acting: the guards, and while the instance runs, its
+evidence.
 
 Each recheck allows one call. First it finds out whether an earlier call of the same step took
 effect, because its answer may be lost. A stopped instance has no metrics: there the guards alone

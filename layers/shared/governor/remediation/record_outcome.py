@@ -1,4 +1,4 @@
-"""Record how an episode ended: the last step of every workflow.
+"""Records how an episode ended: the last step of every workflow.
 
 What the workflow says is a claim. It counts only if the record, or the answer of a person, proves
 it.

@@ -1,4 +1,4 @@
-"""Notes of calls to EC2: the last barrier before each.
+"""Notes each call to EC2 before it is sent, and fails if a hold or a pause has come in between.
 
 A note is one transaction: it fails if somebody holds the episode, or, before a call that destroys
 something, if everything is paused.

@@ -1,4 +1,4 @@
-"""Takes the snapshots before a termination, once and as one crash-consistent set, and keeps the
+"""Takes the snapshots before a termination, or tries them as a dry run before a stop, and keeps the
 user data.
 
 Before a stop it rehearses the snapshots: if EC2 would refuse them, nothing is stopped. This module

@@ -1,4 +1,4 @@
-"""An episode that is underway, and the snapshots that count as its own. This module only reads."""
+"""Loads an open episode, and the snapshots that count as its own. This module only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Void the open question of an episode. The workflow records the outcome.
+"""Cancels (voids) the open question of an episode. The workflow records the outcome.
 
 An episode that already acts is not voided here: it checks EC2 and warnings before each call.
 """

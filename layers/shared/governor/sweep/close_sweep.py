@@ -1,4 +1,5 @@
-"""Does once a sweep what concerns the hub and not one target, after all targets were swept.
+"""Ends a sweep for the hub, after all targets were swept: notifies people of lasting problems, and
+closes incidents.
 
 It notifies people of standing states that began or are over and of failures that ended, and closes
 incidents. A message that cannot be sent is tried again by the next sweep. This module must not

@@ -1,5 +1,4 @@
-"""Follows the freeze of all targets at the start of each sweep: reminds people of it, or releases
-it.
+"""Follows the freeze of all targets at the start of each sweep: reminds people of it, or ends it.
 
 The sweep of a target only begins that freeze (`freeze_plans.py`). The end of it is decided here,
 once a sweep and before any target is swept: what a person ends must not include instances that the

@@ -1,4 +1,4 @@
-"""Starts, watches and repairs the episodes of a sweep's instances.
+"""Starts, watches and repairs the episodes (workflows) of a sweep's instances.
 
 Each instance is followed up by an attempt of its own: what fails for one never holds up the others.
 This module must not stop or terminate anything; only the workflow does.

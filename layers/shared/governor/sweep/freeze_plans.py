@@ -1,4 +1,5 @@
-"""Freezes plans when unusually many instances turn idle or silent at once, and releases them later.
+"""Freezes plans when unusually many instances turn idle or silent at once, and ends the freeze
+later.
 
 One breaker is for a target, and counts one sweep. The hub's breaker is for all targets, and counts
 some hours: the sweep of a target trips it at once, and `follow_hub_freeze.py` releases it. People

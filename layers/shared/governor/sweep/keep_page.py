@@ -1,4 +1,4 @@
-"""Stores the results of a sweep as the page of its target in the console.
+"""Stores the results of a sweep as the rows of its target in the console.
 
 The page is a read model: no decision may use it, and a sweep goes on if the page cannot be written.
 """

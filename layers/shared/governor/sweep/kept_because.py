@@ -1,4 +1,4 @@
-"""Finds why an instance stays although it may be idle: one finder for each `KeepReason`.
+"""Finds why an instance is left alone although it may be idle: one finder for each `KeepReason`.
 
 The result is only shown, in the list of `fleet.rules.kept`: no decision may use it.
 """

@@ -1,4 +1,4 @@
-"""Environments that other services manage.
+"""Records of environments that other services manage, such as a Batch compute environment.
 
 GPU Governor never stops their instances: owners get advice on how to do it there.
 """

@@ -1,4 +1,4 @@
-"""The observation of a judged instance, which the next sweep reads.
+"""Makes the observation of a judged instance, which the next sweep reads.
 
 This module must not read from or write to AWS.
 """

@@ -1,4 +1,4 @@
-"""How messages about the environments of other services are counted.
+"""Groups messages to the owner of an environment that another service manages.
 
 The governor never acts on their instances: a setting of that service keeps them running idle, and
 only its owner may change it.

@@ -1,4 +1,4 @@
-"""The memory of sweeps: observations, and the largest changes of each day."""
+"""Stores what the next sweep must remember: observations, and the largest changes of each day."""
 
 from __future__ import annotations
 

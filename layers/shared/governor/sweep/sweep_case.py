@@ -1,4 +1,5 @@
-"""The stages of an instance within one sweep, and the sweep itself.
+"""The stages of an instance within one sweep (listed, judged, with its open episode), and the
+record of the sweep.
 
 A `Listing` holds each instance before its metrics are read (`ListedInstance`). A judged instance
 is a `Case`; a `Sweep` holds all of them. `FollowUp` then reads what is still open (`OpenEpisode`).

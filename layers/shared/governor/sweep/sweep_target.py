@@ -1,4 +1,5 @@
-"""One sweep over one target: list, read, judge, and correct whatever differs from the wanted state.
+"""Sweeps one target (account and Region): lists, reads, judges, and corrects whatever differs from
+the wanted state.
 
 Each sweep computes everything from scratch, so nothing is lost if a sweep is missed or runs twice.
 Effects are tried one by one, and the next sweep repairs what failed. This module must not change an

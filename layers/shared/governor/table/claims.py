@@ -1,4 +1,4 @@
-"""Claims on work that several callers may begin, so that only one of them does it.
+"""Claims (leases) on work that several callers may begin, so that only one of them does it.
 
 The client sends each claim once, with a short timeout: a warning leaves two minutes, and the caller
 can act without the answer.

@@ -1,4 +1,5 @@
-"""Keys that several stores share. `docs/state.md` lists all keys of the table."""
+"""Partition and sort keys of the state table that several stores share. `docs/state.md` lists all
+keys of the table."""
 
 from __future__ import annotations
 

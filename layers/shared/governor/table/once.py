@@ -1,4 +1,5 @@
-"""Acts once for an event that may come twice, and runs several calls although one may fail.
+"""Makes work idempotent: acts once for an event that may come twice, and runs several calls
+although one may fail.
 
 If a claim cannot be written, this module must act all the same: twice is better than never.
 """

@@ -1,5 +1,5 @@
-"""The table under the stores: documents by key, and conditional writes. This module must not know
-the meaning of what is stored.
+"""The protocol of the state table under all stores: documents by key, conditional writes and
+transactions. This module must not know the meaning of what is stored.
 
 A document may hold text, whole numbers, booleans, bytes, times, frozen records, and lists and maps
 of these. A record may stand in place of a document: it is stored with all its fields. DynamoDB

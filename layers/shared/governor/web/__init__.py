@@ -1,2 +1,2 @@
-"""The approval page: rendered on the server, without scripts. It must not know where its data comes
+"""The approval page, which is rendered on the server. It must not know where its data comes
 from."""

@@ -1,4 +1,4 @@
-"""The questions, the policy, freezes and caps as JSON, for the command line.
+"""The HTTP API of the command line: the questions, the policy, freezes and caps as JSON.
 
 AWS IAM authorizes the callers. The use cases are those of the page; no rule is decided here.
 """

@@ -1,4 +1,4 @@
-"""The issuer at which people sign in.
+"""Port for the OIDC issuer at which people sign in.
 
 Only claims that it has checked count; nothing that a browser says of a person does.
 """

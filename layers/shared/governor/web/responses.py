@@ -1,4 +1,5 @@
-"""Responses of the approval site: templates, the headers that keep every page closed, refusals.
+"""Responses of the approval site: templates, security headers (CSP), and pages for refused or
+expired links.
 
 No page loads anything from elsewhere: the style sheet and the scripts are inline, and the content
 security policy names their hashes.

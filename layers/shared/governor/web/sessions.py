@@ -1,4 +1,5 @@
-"""Sessions of people who have signed in: a sealed cookie, and the session in the state table.
+"""Sessions of people who have signed in to the console or a page: a sealed cookie, and how long it
+lasts.
 
 The cookie alone opens nothing. Every page and form also reads the stored session, which can be
 ended.

@@ -1,4 +1,4 @@
-"""Signing in: to the issuer, and back to the page that the person came from.
+"""Sign-in at the OIDC issuer, and the way back to the page that the person came from.
 
 The data of a sign-in is sealed in a cookie of the browser that began it. The person never comes
 back to a page of another site.

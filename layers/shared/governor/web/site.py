@@ -1,4 +1,5 @@
-"""The approval site: a request in, a response out. GET and HEAD change nothing.
+"""The approval site: routes a request to the page of a question, and takes the answers of its
+forms. GET and HEAD change nothing.
 
 A POST carries out one answer, in this order: link -> visitor -> token of the form -> decision. Each
 refused answer of a known visitor is kept for the audit.

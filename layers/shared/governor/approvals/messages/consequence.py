@@ -1,4 +1,4 @@
-"""The consequence of silence: what happens to an instance if nobody answers, and when.
+"""The consequence of silence: what happens to an instance if nobody answers, and by which deadline.
 
 Subjects, first lines, pages, chat messages and the command line all take these words from
 `consequence`, so that they name the same act, the same time and the same zone.

@@ -1,4 +1,4 @@
-"""Messages about the end of an episode, and about the end of what made episodes fail.
+"""Messages about the end of an episode, and about the end of a cause that made episodes fail.
 
 Channels place these words and add none of their own.
 """

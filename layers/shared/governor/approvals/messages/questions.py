@@ -1,4 +1,4 @@
-"""Subjects and texts of the messages about an open episode: the question, its reminder and its
+"""Subject lines and texts of the messages about an open episode: the question, its reminder and its
 escalation, and what happens before its end.
 
 Channels place these words and add none of their own.

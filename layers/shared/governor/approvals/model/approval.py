@@ -1,4 +1,4 @@
-"""A question, its stages, and the answers to it.
+"""The record of a question (an approval request), its stages, and the answers to it.
 
 Records only: `approvals.rules` decides who may answer, and what an answer leads to.
 """

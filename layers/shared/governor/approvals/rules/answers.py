@@ -1,4 +1,5 @@
-"""Checks of one answer by itself: its confirmation by the person, and repeats of it.
+"""Checks one answer by itself: the typed instance ID or checked box that confirms it, and repeats
+of it.
 
 `approval.py` says which answers a question still takes, `terms.py` who may give them.
 """

@@ -1,4 +1,5 @@
-"""Signs approval links and checks their signatures, and seals values that a browser keeps.
+"""Signs approval links and CSRF tokens and checks their signatures, and seals values that a browser
+keeps.
 
 Each use has a context of its own under HMAC-SHA256, so that no signature passes for another use.
 This module must not store a key or a link.

@@ -1,4 +1,4 @@
-"""The stages of a question or a notice: the ids of their messages, their times, and when silence
+"""The stages of a question and their times, the notice period of mode `auto`, and when silence
 counts.
 
 The answers are in `approval.py`. Nothing here reads or writes a record.

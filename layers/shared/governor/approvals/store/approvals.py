@@ -1,4 +1,4 @@
-"""Questions to people and their answers, each about one episode.
+"""Stores questions to people and their answers, each about one episode.
 
 A question is decided once. What an answer changes of the question, of its episode and of the
 instance's holds is written in one transaction.

@@ -1,4 +1,4 @@
-"""Sessions of the console, and the codes that open one, stored by the hash of their secret.
+"""Stores sessions of the console, and the codes that open one, by the hash of their secret.
 
 The secrets themselves are never stored.
 """

@@ -1,4 +1,4 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the URL's query.
+"""The Fleet page: every instance, searched, filtered, sorted and paged by the URL's query.
 
 Stopped instances stand among the running ones. Terminated ones are found by a search or their
 filter. Ungoverned instances are a list of their own, which is only shown.

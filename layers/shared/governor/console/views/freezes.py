@@ -1,4 +1,5 @@
-"""The page of the pause, the freezes, and how much of the caps is used.
+"""The page of the pause, the freezes, and how much of the caps is used, with the forms that end
+them.
 
 Its forms pause everything, end the pause, and let an admin end a freeze. Reasons and names are
 shown only to callers who see everything that a pause or freeze covers.

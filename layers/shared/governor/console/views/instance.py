@@ -1,4 +1,5 @@
-"""One instance: its state now, the last six weeks, its known episodes, and what its stops saved.
+"""The page of one instance: its state now, the last six weeks, its known episodes, and what its
+stops saved.
 
 Everything of an earlier time is shown only to callers who may see whose the instance was then.
 """

@@ -1,5 +1,5 @@
-"""The instances that are left alone: the reason of each, until when, and USD a day. Kept ones are a
-part of them.
+"""The page Left alone: the reason of each instance that is left alone, until when, and USD a day.
+Kept ones are a part of them.
 
 Everything is computed by `fleet.rules.kept`, as for the report; this page only arranges it.
 """

@@ -1,4 +1,4 @@
-"""The Overview: idle instances, open questions, stopped instances, savings and problems.
+"""The Overview page: idle instances, open questions, stopped instances, savings and problems.
 
 It reads stored sweeps and costs only, and counts nothing that the caller may not see.
 """

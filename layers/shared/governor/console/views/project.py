@@ -1,5 +1,5 @@
-"""The Projects: what each has spent of its budget this month, how much of that was idle, and what
-runs.
+"""The pages of projects: what each has spent of its budget this month, how much of that was idle,
+and the forecast.
 
 A budget is shown only to callers who see all of its project.
 """

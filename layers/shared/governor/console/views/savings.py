@@ -1,4 +1,4 @@
-"""The Savings of a month: the net figure with the steps that lead to it, by day, by group, and
+"""The Savings page of a month: the net figure with the steps that lead to it, by day, by group, and
 every entry of the ledger that counts in the month.
 
 Everything is computed by the ledger's own report; this page only arranges it.

@@ -1,4 +1,4 @@
-"""The list of what costs money for accelerators and is not governed: the report of the daily scan.
+"""The Ungoverned page: what costs money for accelerators and is not governed, by the daily scan.
 
 Rows, sums and sentences are those of `governor scan`; this page only arranges them.
 """

@@ -1,5 +1,5 @@
-"""One idle episode: its lock, the evidence as it was when the episode was opened, and the record of
-its outcome.
+"""The record of one idle episode: its lock, the evidence as it was when the episode was opened, its
+progress and its outcome.
 
 Also the state that the sweep keeps between runs. An instance has at most one open episode, and an
 episode has one workflow. These records decide nothing by themselves.

@@ -1,4 +1,5 @@
-"""The plan of an episode: its steps, prices and savings.
+"""The plan of an episode: its steps, such as snapshots, stop and terminate, with prices and
+savings.
 
 Records only: `episode.rules.plan` decides which steps a plan has.
 """

@@ -1,4 +1,5 @@
-"""States that last until a person changes something in an account, or in its organization.
+"""The record of a lasting problem of an account, Region or instance, such as a missing role, which
+no later sweep repairs.
 
 They are no failures of GPU Governor: no later sweep repairs them. People are notified when one
 begins and when it is over; meanwhile the console, `governor status` and `governor doctor` show it.

@@ -1,4 +1,5 @@
-"""The last try to start a stopped instance again: who asked, and what EC2 has made of it.
+"""The record of the last try to start a stopped instance again: who asked, and what EC2 has made of
+it.
 
 A record only: `episode.rules.start` reads EC2's answers.
 """

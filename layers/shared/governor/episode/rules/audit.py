@@ -1,4 +1,5 @@
-"""The audit: one document for each change of an episode, its question, journal or deliveries.
+"""The audit documents, which the audit bucket keeps: one for each change of an episode, its
+question, journal or deliveries.
 
 Also for each change of the policy's version in force, its writer and the people who accepted it. A
 document must never hold a task token.

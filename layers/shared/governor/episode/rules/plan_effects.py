@@ -1,4 +1,5 @@
-"""Say what the steps of a plan lose, what is left after them, and what they save.
+"""Computes the saving of a stop or a termination after storage costs, and says what is lost by it
+and what stays.
 
 People say yes to these sentences, and a seal covers them. This module chooses no step.
 """

@@ -1,4 +1,4 @@
-"""Distinguish refusals of EC2 from answers that prove nothing.
+"""Distinguishes refusals of EC2 from answers that prove nothing, such as throttling.
 
 There is no list of refusals. An answer in EC2's error format is a refusal, except throttling and
 the few faults of EC2's own servers.

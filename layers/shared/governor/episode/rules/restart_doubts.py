@@ -1,4 +1,4 @@
-"""Doubts whether an instance can be restarted after a stop: keys of its volumes, capacity.
+"""Doubts whether an instance can be restarted after a stop: KMS keys of its volumes, capacity.
 
 Nothing is decided here: people read the doubts in the question.
 """

@@ -1,4 +1,5 @@
-"""Instances that others start again after GPU Governor's stops, such as by a schedule.
+"""Decides what follows if others start an instance again after GPU Governor's stops, such as by a
+schedule.
 
 Stopping such an instance again and again helps nobody: the escalation contacts are asked once, and
 then nobody for 30 days. If the policy names nobody beside the owner, people are asked as usual.

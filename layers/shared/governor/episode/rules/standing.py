@@ -1,4 +1,5 @@
-"""Decides which answers of AWS are standing states, and says what each state means.
+"""Decides which errors of AWS are lasting problems (standing states), such as a missing role, and
+says what each means.
 
 Only answers that no repeat changes are states. A throttled call, a lost answer and expired
 credentials stay failures, and for a target's instances so does an error that is not known here.

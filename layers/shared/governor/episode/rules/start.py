@@ -1,4 +1,4 @@
-"""Read EC2's answers to a start: a refusal, or a look at what became of the instance.
+"""Reads EC2's answers to a start: a refusal, or a look at what became of the instance.
 
 There is no list of refusals (refusal.py). Other answers, and those that are lost, prove nothing:
 the instance shows what came of the call.

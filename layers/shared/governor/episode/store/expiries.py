@@ -1,4 +1,4 @@
-"""Notices to owners about expiring snapshots, and each snapshot's end.
+"""Stores which owners were notified of expiring snapshots, and the end of each snapshot.
 
 It records only; `remediation.expire_snapshots` deletes snapshots.
 """

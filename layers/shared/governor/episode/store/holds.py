@@ -1,4 +1,4 @@
-"""Keeps and exemptions of an instance: a person has said that it stays as it is.
+"""Stores keeps and exemptions of an instance: a person has said that it stays as it is.
 
 A keep or an exemption holds from the moment it is stored. A longer keep stays.
 """

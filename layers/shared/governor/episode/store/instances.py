@@ -1,5 +1,5 @@
-"""Instance records with their holds, marks and warnings, each attribute written by itself; failures
-by their cause; and open incidents."""
+"""Stores what is known of each instance: holds, marks and warnings, each attribute written by
+itself; failures by their cause; and open incidents."""
 
 from __future__ import annotations
 

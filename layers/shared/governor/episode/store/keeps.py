@@ -1,4 +1,4 @@
-"""Keeps of an instance that stand beside the longest one.
+"""Keeps of an instance besides its longest one, which hold again when that one is ended.
 
 The item of a hold says until when the instance is kept: the longest keep counts. Each keep is also
 remembered in that item by itself, so that a shorter one holds again when the longest is ended.

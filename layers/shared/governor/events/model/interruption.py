@@ -1,5 +1,5 @@
-"""AWS's warnings about a running instance, such as a Spot interruption, and the decision whether
-the instance is asked to save its work.
+"""AWS's warnings about a running instance, such as a Spot interruption, with what follows from
+each, and whether the checkpoint hook is sent.
 
 A new warning is a `Cause` and its row in `RESPONSES`; everything else reads the row. This module
 only decides: it sends nothing. It must not decide to ask an instance if the policy or the

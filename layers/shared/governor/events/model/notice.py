@@ -1,4 +1,5 @@
-"""Announcements of AWS with a date: scheduled changes of instances, and ends of Capacity Blocks.
+"""Records of what AWS announces with a date: scheduled maintenance of instances, and ends of
+Capacity Blocks.
 
 Nothing here acts on an instance: people are notified and reminded.
 """

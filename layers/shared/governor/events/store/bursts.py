@@ -1,4 +1,4 @@
-"""Counts of warnings that come at once.
+"""Counts warnings, such as Spot interruptions, that come at once in a zone or group.
 
 The client sends each write once, with a short timeout: a warning leaves two minutes, and the caller
 can do without a count.

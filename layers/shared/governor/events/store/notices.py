@@ -1,4 +1,4 @@
-"""Announced dates: maintenance of instances, and the ends of reservations.
+"""Stores announced dates: maintenance of instances, and the ends of reservations.
 
 It records only; `events.notify_dates` notifies owners.
 """

@@ -1,4 +1,5 @@
-"""The one table of figures: what is measured besides utilization, and may show work.
+"""The one table of metrics besides GPU utilization that may show work, such as CPU, network and
+power, each with its veto's limit.
 
 A row says where a figure is published, how it is read, and what limits it. The sweep, the recheck,
 `governor simulate`, `governor scan`, `governor doctor` and the docs read this table. A new veto is

@@ -1,4 +1,4 @@
-"""The day before an episode, for people to look at.
+"""The utilization of the day before an episode, which messages and pages show as a chart.
 
 No verdict may rest on it, so the hash of the evidence does not cover it.
 """

@@ -1,4 +1,5 @@
-"""The number of series that a metric profile expects of an instance, and the units of readings.
+"""The number of series that a metric profile expects of an instance, and the units of its readings:
+percent or a share, MiB or bytes.
 
 The profiles themselves are in `policy.model.profiles`. This module reads and judges nothing. Cores
 of a Neuron device: the pages on Inferentia, Inferentia2, Trainium, Trainium2 and Trainium3 of the

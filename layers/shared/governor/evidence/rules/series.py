@@ -1,4 +1,5 @@
-"""Measurements: aligned series over one window.
+"""Time series of a metric: peaks, means, coverage and holes over a window, and the hash of the
+evidence.
 
 A period without a reading is a hole: it stays `None` and is never filled. This module summarizes
 readings; it does not judge them.

@@ -1,4 +1,5 @@
-"""Records of the breakers: how many instances turned in each sweep, and which plans are frozen.
+"""Records of the breakers: how many instances turned idle or silent in each sweep, and which plans
+are frozen.
 
 An instance turns when it becomes idle, or falls silent, between two sweeps.
 """

@@ -1,5 +1,5 @@
-"""A pause: somebody holds back everything that destroys, in every target, until a named person ends
-it.
+"""The record of a pause, in which somebody holds back everything that destroys, in every target,
+until a named person ends it.
 
 Neither time nor the policy ends one. `approvals.rules.pausing` says who may begin and end it.
 """

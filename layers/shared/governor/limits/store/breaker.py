@@ -1,5 +1,5 @@
-"""Breakers: the counts and the freeze over all targets (the hub's item), the freeze of each target
-(its breaker), and requests to end a freeze.
+"""Stores the breakers: the counts and the freeze over all targets (the hub's item), the freeze of
+each target (its breaker), and requests to end a freeze.
 
 Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
 """

@@ -1,5 +1,5 @@
-"""The pause of everything: one item that every destructive step reads, the log of who paused, and
-the messages about it that are still to be sent.
+"""Stores the pause of everything: one item that every destructive step reads, the log of who
+paused, and the messages about it that are still to be sent.
 
 Each is in a partition of its own, so that IAM can say who writes it.
 """

@@ -1,4 +1,4 @@
-"""Rows of instances that GPU Governor stopped, or that are terminated, from the ledger's entries.
+"""Rows of stopped and terminated instances for the Fleet, from the ledger's entries.
 
 They stand beside the running instances in the console, so that a stop is found and undone, and a
 record is found as long as it is stored.

@@ -1,4 +1,4 @@
-"""Forecast a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD.
+"""Forecasts a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD.
 
 A forecast is for messages and pages; no action follows from it.
 """

@@ -1,5 +1,5 @@
-"""Savings of each action, in Decimal USD: booked when its question ends, settled when the action no
-longer saves.
+"""Computes what each action in the ledger saved, and the savings of a month, in Decimal USD: at
+list prices, in cash and conservatively.
 
 A saving is computed in three ways: at list prices; in cash, as the least and the most by which the
 bill can have fallen; and conservatively, as if people had done the same on their next working

@@ -1,4 +1,5 @@
-"""The ledger of savings, whose entries are never changed, and the meters of the projects' costs."""
+"""Stores the ledger of savings, whose entries are never changed, and the meters of the projects'
+costs."""
 
 from __future__ import annotations
 

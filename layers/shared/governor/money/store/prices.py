@@ -1,4 +1,4 @@
-"""Prices as they were last read from AWS, one item for each Region.
+"""Stores prices as they were last read from AWS, one item for each Region.
 
 This store asks nobody for a price: `money.refresh_prices` does.
 """

@@ -1,4 +1,5 @@
-"""Sections of the policy that say who is asked, how long, and what is done.
+"""The policy's sections `plan` and `approval`: the action, snapshot retention, and when people are
+asked, reminded and escalated to, with all defaults.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

@@ -1,5 +1,5 @@
-"""People: those who are asked about an instance, those whom an identity proves, and those who see
-the console.
+"""The policy's sections `ownership` and `console`: owner tags, contacts with their working hours
+and identities, and those who see the console.
 
 A contact is a person or a group, named in the policy.
 """

@@ -1,4 +1,5 @@
-"""Sections of the policy that say what is judged, and when it is idle.
+"""The policy's sections `targets`, `metrics`, `idle` and `vetoes`: what is swept, the metric names,
+the idle window and the limits, with all defaults.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

@@ -1,4 +1,5 @@
-"""Sections of the policy that hold actions back: the breaker and the caps an hour.
+"""The policy's sections `breaker` and `caps`: when plans freeze, and how many actions an hour are
+allowed, with all defaults.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

@@ -1,4 +1,4 @@
-"""Sections of the policy about money: prices, jobs, the ledger of savings, budgets, and advice.
+"""The policy's sections `prices`, `money`, `ledger`, `budget` and `advice`, with all defaults.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

@@ -1,4 +1,5 @@
-"""The names that settings of a policy hold: Regions, units, families of types, and tags.
+"""The selector tag and the exemption tag, and how a tag is compared with an instance's; patterns
+for Regions, organizational units and instance families.
 
 Each pattern has the reason that a person reads if a name does not fit it.
 """

@@ -1,5 +1,5 @@
-"""Sections of the policy about warnings of AWS, the health of GPUs, and services that manage
-instances.
+"""The policy's sections `managed`, `events` and `health`: warnings of AWS, the health of GPUs, and
+services that manage instances.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

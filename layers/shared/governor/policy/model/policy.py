@@ -1,4 +1,5 @@
-"""The policy as a whole: its mode, its sections, and what overrides change for some instances.
+"""The policy as a whole: its mode (observe, ask or auto), its sections, and its overrides for some
+instances.
 
 These dataclasses are also the schema of the document: `policy.document` validates YAML into them,
 and the JSON Schema and `docs/policy-*.md` are written from their docstrings.

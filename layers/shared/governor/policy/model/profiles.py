@@ -1,5 +1,5 @@
-"""The one table of metric profiles: under which names and dimensions a publisher sends what its
-accelerators do, and in which unit.
+"""The one table of metric profiles, such as the CloudWatch agent, Container Insights, DCGM and
+Neuron: names, dimensions and units of each publisher's metrics.
 
 This module is data. It reads and judges nothing. The agent's names are also the defaults of
 `Metrics` (`judging.py`). Sources, as of 2026-11:

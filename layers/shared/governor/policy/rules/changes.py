@@ -1,4 +1,4 @@
-"""Risky changes of the policy document, the people who stand behind a version, and which of two
+"""Risky changes of the policy document, for which a policy may require two people; and which of two
 policies is stricter.
 
 A change is risky if more may be done, sooner, on less evidence, or by other people.

@@ -1,5 +1,4 @@
-"""Consent to an override: `approved_by` names people, and counts once they themselves have
-accepted.
+"""Consent to an override: `approved_by` names people, and each must have accepted before it counts.
 
 Only `under_consent` changes the policy of an instance for a missing acceptance. A policy book calls
 it for every instance, so the sweep, `open_episode` and the guards read the same mode. This module

@@ -1,4 +1,4 @@
-"""The owner of an instance, by its tags and the policy's contacts, and its job.
+"""The owner, project and job of an instance, by its tags and the policy's contacts.
 
 An owner says who is asked. Who may answer is decided in `approvals.rules.terms`.
 """

@@ -1,4 +1,4 @@
-"""Find rules of a policy that would act without people, or with too few.
+"""Finds rules of a policy that would act without people's approval, or with that of too few.
 
 A new document with such a rule is refused; one that an earlier release accepted is not.
 """

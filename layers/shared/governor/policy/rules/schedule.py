@@ -1,5 +1,6 @@
-"""Schedule of a question: when it is asked, reminded and escalated, and when it expires. None of
-these falls into the quiet hours of the people who are asked."""
+"""Schedule of a question: the times of its reminder, its escalation and its expiry, never in the
+quiet hours of the people who are asked. None of these falls into the quiet hours of the people who
+are asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Say what evidence must show before it proves idleness, and build the verdicts busy and no data.
+"""Says what evidence must show before it proves idleness, such as coverage of the window, and
+builds the verdicts busy and no data.
 
 Every other rule of this folder uses these. Missing readings never make an instance idle.
 """

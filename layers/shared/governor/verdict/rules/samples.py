@@ -1,4 +1,4 @@
-"""Count the samples in an aggregate of several GPUs, so that no GPU hides behind the others.
+"""Counts the samples in an aggregate of several GPUs, so that no GPU hides behind the others.
 
 If too few samples show that a GPU may be missing, the verdict is no data, never idle.
 """

@@ -1,5 +1,5 @@
-"""Judge whether a low utilization stands alone: a second figure of the GPU's side, power, must
-confirm it where nobody approves an action, and where the policy requires it.
+"""Judges whether power confirms a low GPU utilization, which is needed where nobody approves an
+action, and where the policy requires it.
 
 Utilization can be low by mistake: a metric in shares from 0 to 1, a profiler that is frozen at
 zero, zeros of a GPU in MIG mode. Power shows work in all these cases, and costs one more reading.

@@ -1,4 +1,5 @@
-"""Judge the utilization of GPUs: whether one was active, and whether all were measured enough.
+"""Judges the utilization of GPUs: whether one was active, how many are idle, and whether all were
+measured enough.
 
 Activity counts even in an incomplete reading; idleness needs a complete one.
 """

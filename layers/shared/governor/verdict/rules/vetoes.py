@@ -1,4 +1,4 @@
-"""Judge the metrics besides utilization, such as CPU and network: each can veto idleness, and some
+"""Judges the metrics besides utilization, such as CPU and network: each can veto idleness, and some
 must be measured.
 
 A veto only ever keeps an instance. The limits, and which figures are required, are the policy's.
