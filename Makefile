@@ -117,6 +117,7 @@ fix: arguments env-project ## format and repair what can be repaired
 	$(VENV)/python -m scripts.alarms_reference
 	$(VENV)/python -m scripts.events_reference
 	$(VENV)/python -m scripts.command_reference
+	$(VENV)/python -m scripts.modules_reference
 	$(VENV)/python -m scripts.simulate_example
 	$(VENV)/python -m scripts.scan_example
 

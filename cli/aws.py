@@ -1,4 +1,4 @@
-"""Open the caller's AWS session, and say what to set where it lacks something."""
+"""Opens the caller's AWS session, and says what to set if it lacks a setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that `governor advice` reads beside metrics: Capacity Reservations, minimum sizes, Spot.
+"""Reads what `governor advice` needs beside metrics: Capacity Reservations, minimum sizes, Spot.
 
 They are read with the caller's credentials. A fact that may not be read counts as unknown, and the
 advice names it.

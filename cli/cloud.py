@@ -1,4 +1,5 @@
-"""An empty account on this machine, in which docs/operate.md can be walked; goes on until Ctrl-C.
+"""`make cloud`: an empty AWS account on this machine, in which docs/operate.md can be walked; goes
+on until Ctrl-C.
 
 It is the management account of the organization whose units docs/accounts.md governs.
 

@@ -1,4 +1,4 @@
-"""Usage that a Savings Plan could take over: On-Demand spend that no commitment covers, by day.
+"""On-Demand usage that a Savings Plan could take over: spend that no commitment covers, by day.
 
 It is the payer's, and is read with the caller's credentials. A fact that may not be read counts as
 unknown, and the advice names it.

@@ -1,4 +1,4 @@
-"""Find out, before anything that takes time is loaded, that a shell has no AWS credentials or no
+"""Finds out, before anything that takes time is loaded, that a shell has no AWS credentials or no
 Region.
 
 Standard library only. boto3 finds credentials in many places, and some of them are programs. So

@@ -1,4 +1,5 @@
-"""The whole loop on this machine: a fleet, a sweep, the question, the answer, and what is saved.
+"""`make demo`: the whole loop on this machine, with a fleet, a sweep, the question, the answer, and
+what is saved.
 
 Every figure of the last line is read back from the cloud. This module must not know how anything is
 decided.

@@ -1,4 +1,4 @@
-"""Errors of commands, for people."""
+"""The error that a command prints as a message without a traceback."""
 
 from __future__ import annotations
 

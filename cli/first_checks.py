@@ -1,4 +1,4 @@
-"""Check what a line names before its command is loaded, which takes a second or more.
+"""Checks the arguments of a command before the command is loaded, which takes a second or more.
 
 The options of a command declare it with `set_defaults`:
 

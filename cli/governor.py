@@ -1,4 +1,5 @@
-"""The command line: `governor COMMAND`. A command is loaded only when its line was right.
+"""The command line `governor COMMAND`: all commands, their groups, help and examples. A command is
+loaded only when its line was right.
 
 `--profile`, `--region`, `--stack-name` and `--json` may stand anywhere on the line. A command finds
 them in its arguments; profile and Region are in the environment, too, while it runs: AWS clients

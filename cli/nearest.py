@@ -1,4 +1,4 @@
-"""Guess which word somebody meant."""
+"""Suggests the nearest known word for a misspelled one."""
 
 from __future__ import annotations
 

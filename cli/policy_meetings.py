@@ -1,4 +1,4 @@
-"""Find overrides that can be for the same instance, and those that contradict each other there.
+"""Finds overrides that may match the same instance, and those that contradict each other there.
 
 The search is bounded by counted work, so that it gives the same answer on every machine.
 """

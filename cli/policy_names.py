@@ -1,4 +1,4 @@
-"""Name the Regions, instance families and units of a policy that this release does not know.
+"""Names the Regions, instance families and units of a policy that this release does not know.
 
 A name that is not known may be a typing error, or newer than the data of this release. So `policy
 check` warns of it, asks what was meant, and never refuses it. The data are botocore's.

@@ -1,4 +1,4 @@
-"""Make the JSON Schema of the policy document, by which editors complete, explain and check it."""
+"""Makes the JSON Schema of the policy document, by which editors complete, explain and check it."""
 
 from __future__ import annotations
 

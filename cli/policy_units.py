@@ -1,4 +1,4 @@
-"""Name the metrics of a policy whose names say another unit than the one they are read in.
+"""Names the metrics of a policy whose names say another unit than the one in which they are read.
 
 `policy check` warns of them. It never refuses one, because a name may mislead.
 """

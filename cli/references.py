@@ -1,4 +1,4 @@
-"""Find the one thing that a person means by a name, an id, or the first characters of an id."""
+"""Finds the one thing that a person means by a name, an ID, or the first characters of an ID."""
 
 from __future__ import annotations
 

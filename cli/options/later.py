@@ -1,4 +1,4 @@
-"""Load a command when it runs."""
+"""Loads a command when it runs."""
 
 from __future__ import annotations
 

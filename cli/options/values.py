@@ -1,4 +1,4 @@
-"""Read the values of options: amounts, days, shares and times."""
+"""Reads the values of options: amounts, days, shares and times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Checks that look at selected instances: what EC2 and CloudWatch say of them, and what a dry run
-is told."""
+"""Checks that look at selected instances: what EC2 and CloudWatch say of them, and how EC2 answers
+a dry run."""
 
 from __future__ import annotations
 

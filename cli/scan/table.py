@@ -1,4 +1,4 @@
-"""The report of a scan for a terminal, 80 columns wide.
+"""The report of a scan as a table for a terminal, 80 columns wide.
 
 Two lines a resource, if its type is short: a list can be looked over, and the name comes first. A
 command is whole: on a terminal a backslash ends each of its lines, so a shell reads them as one.

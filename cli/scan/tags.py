@@ -1,4 +1,4 @@
-"""The commands that put what a scan found under GPU Governor. They are printed, never run."""
+"""The tag commands that put what a scan found under GPU Governor. They are printed, never run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each hour: reads AWS's list prices of what runs, and the hub's Savings Plans and Reserved
-Instances. Touches no instance."""
+"""Each hour: reads AWS's list prices of what runs, and the hub's commitments. Touches no
+instance."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ends a sweep: publishes what projects cost this month and what was saved, and notifies owners of
-used budgets, and people of states that keep targets from being swept. The last step of a sweep, so
-it says when a target was not swept."""
+"""Publishes what projects cost this month and what was saved, and notifies owners of used budgets,
+and people of states that keep targets from being swept. The last step of a sweep, so it says when a
+target was not swept."""
 
 from __future__ import annotations
 

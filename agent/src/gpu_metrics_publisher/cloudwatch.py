@@ -1,4 +1,4 @@
-"""Sends calls to CloudWatch, and tells by the error whether a call may be tried again.
+"""Sends calls to CloudWatch, and decides by the error whether a call may be tried again.
 
 No other module knows botocore, which looks for credentials only when a client is made. A role can
 be attached to a running instance, or exchanged. So a client is made once there are credentials, and

@@ -1,4 +1,4 @@
-"""All errors, as one tree.
+"""All errors of the publisher, as one tree.
 
 PublisherError
 |-- DriverUnavailableError    NVML cannot be used at all: no driver, not loaded, or replaced

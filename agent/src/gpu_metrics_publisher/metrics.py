@@ -1,4 +1,5 @@
-"""Names the published metrics, and makes calls of PutMetricData from samples.
+"""Names the published metrics, such as utilization and Xid errors, and makes calls of PutMetricData
+from samples.
 
 `GPU/EC2` holds what the CloudWatch agent publishes, under its names and without units, as the agent
 sends none; and, named alike, the work of the video encoder and decoder, which that agent cannot

@@ -1,4 +1,4 @@
-"""Reads every GPU through NVML, which no other module knows.
+"""Reads every GPU through NVIDIA's NVML, which no other module knows.
 
 A figure that a GPU does not support is left out, and a lost GPU does not hide the others. Only a
 driver that cannot be used at all raises an error. The binding (`pynvml`) is an argument, so that

@@ -1,5 +1,5 @@
-"""Sends the question about an instance, its reminder and its escalation, or the message before an
-action of mode `auto`. Binds the waiting task of the workflow to the question.
+"""Sends the question about an instance, its reminder and its escalation, or a message if nobody is
+asked. Binds the waiting task of the workflow to the question.
 
 This module must not take an answer, nor decide for people who give none.
 """

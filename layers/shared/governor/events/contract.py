@@ -1,5 +1,5 @@
-"""The events of AWS, parsed from EventBridge, from a queue, and from the rotation of keys. Those of
-the state table's stream are in `table_stream.py`."""
+"""The events of AWS, parsed from EventBridge, from a queue, and from the rotation of keys. The
+events of the state table's stream are in `table_stream.py`."""
 
 from __future__ import annotations
 

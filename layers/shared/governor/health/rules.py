@@ -1,8 +1,8 @@
 """Judges the health of GPUs: which Xid error, ECC error, temperature or throttling is a fault, and
 what limits their speed.
 
-They advise and never act. A finding needs readings: a period without one neither makes a finding
-nor ends it.
+Findings advise and never act. A finding needs readings: a period without one neither makes a
+finding nor ends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the guards found, and how long a recheck lets one call through.
+"""The findings of the guards, and for how long a recheck lets one call through.
 
 A clearance is for one step and one call; nothing here renews it.
 """

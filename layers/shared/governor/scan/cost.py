@@ -1,4 +1,4 @@
-"""AWS's charge for the calls of a scan. Nearly all are free."""
+"""AWS's charge for the API calls of a scan. Nearly all are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A report as JSON and as CSV. Names of fields and columns are stable: programs read them."""
+"""The report of a scan as JSON and as CSV. Names of fields and columns are stable: programs read
+them."""
 
 from __future__ import annotations
 

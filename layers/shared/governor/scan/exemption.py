@@ -1,4 +1,4 @@
-"""Resources whose tag says that they are to be left alone."""
+"""Judges resources with the exemption tag in a scan: they are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second part of the reports: what the daily scans found that is not governed."""
+"""Adds ungoverned resources, which the daily scans found, to the reports of costs and savings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of resource that a scan knows share one shape: list, measure, price, judge, words.
+"""The interface of a kind of resource in a scan: list, measure, price, judge, words.
 
 A new kind is a folder in `kinds` and a line in `registry.py`.
 """

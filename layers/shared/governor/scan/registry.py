@@ -1,4 +1,5 @@
-"""All kinds of resource that a scan looks for. A kind that is missing here is never read."""
+"""The table of all kinds of resource that a scan looks for. A kind that is missing here is never
+read."""
 
 from __future__ import annotations
 

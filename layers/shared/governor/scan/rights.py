@@ -1,4 +1,4 @@
-"""The permissions that a scan needs, as policies of IAM.
+"""The IAM permissions that a scan needs, as policies.
 
 They are made from the lists of the kinds of resource, so that a policy never lacks an operation
 that is called, and has none that is not.

@@ -1,4 +1,4 @@
-"""Look at one account and Region: every kind of resource, each by itself.
+"""Scans one account and Region: every kind of resource, each by itself.
 
 A kind that cannot be read costs only its own rows. This module changes nothing in AWS.
 """

@@ -1,4 +1,5 @@
-"""The daily scan of one account and Region: read every kind of resource, and keep what was found.
+"""Runs the daily scan of one account and Region: reads every kind of resource, and keeps what was
+found.
 
 It changes nothing but its own snapshot. A scan that cannot be made leaves the last one as it was. A
 place that AWS refuses fails the scan once, which an alarm reports, and not again while it lasts.

@@ -1,4 +1,4 @@
-"""The last scan of each account and Region, in the partition `SCAN`.
+"""Stores the last scan of each account and Region, in the partition `SCAN`.
 
 Beside it stands the last refusal, if AWS refused the whole place.
 """

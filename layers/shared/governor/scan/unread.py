@@ -1,4 +1,4 @@
-"""Lines about what a scan could not read."""
+"""Lines of a report about what a scan could not read, such as for a missing permission."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Ends a sweep for the hub, after all targets were swept: notifies people of lasting problems, and
-closes incidents.
+"""Ends a sweep for the hub, after all targets were swept: notifies people of lasting problems
+(standing states) that began or are over and of failures that ended, and closes incidents.
 
-It notifies people of standing states that began or are over and of failures that ended, and closes
-incidents. A message that cannot be sent is tried again by the next sweep. This module must not
-change an instance.
+A message that cannot be sent is tried again by the next sweep. This module must not change an
+instance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wiring of the one function that stops and terminates."""
+"""Wiring of `put_away`, the one function that stops and terminates."""
 
 from __future__ import annotations
 

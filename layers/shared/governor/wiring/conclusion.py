@@ -1,4 +1,5 @@
-"""Wiring of the end of a question. It is a module of its own, because it loads no policy."""
+"""Wiring of the end of a question, by an answer or by silence. It is a module of its own, because
+it loads no policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wiring of the end of a start, for the function that starts, the sweep, and EC2's events."""
+"""Wiring of what follows a start, for the function that starts, the sweep, and EC2's events."""
 
 from __future__ import annotations
 

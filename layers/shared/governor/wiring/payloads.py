@@ -1,5 +1,5 @@
-"""Messages between state machines and functions. Unknown fields are refused, so a mismatch fails
-early."""
+"""The payloads between state machines and functions. Unknown fields are refused, so a mismatch
+fails early."""
 
 from __future__ import annotations
 

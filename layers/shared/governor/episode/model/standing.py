@@ -1,8 +1,9 @@
-"""The record of a lasting problem of an account, Region or instance, such as a missing role, which
-no later sweep repairs.
+"""The record of a lasting problem (standing state) of an account, Region or instance, such as a
+missing role.
 
-They are no failures of GPU Governor: no later sweep repairs them. People are notified when one
-begins and when it is over; meanwhile the console, `governor status` and `governor doctor` show it.
+Standing states are no failures of GPU Governor: no later sweep repairs them. People are notified
+when one begins and when it is over; meanwhile the console, `governor status` and `governor doctor`
+show it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Stores episodes, with the lock that allows an instance only one open episode at a time. An
-episode locks its instance when it opens, and frees the lock when it closes.
+"""Stores episodes, each of which locks its instance when it opens, and frees the lock when it
+closes.
 
 The question of an episode is in `governor.approvals.store.approvals`, the notes before calls to
 EC2 in `governor.remediation.store`.

@@ -1,6 +1,5 @@
 """Schedule of a question: the times of its reminder, its escalation and its expiry, never in the
-quiet hours of the people who are asked. None of these falls into the quiet hours of the people who
-are asked."""
+quiet hours of the people who are asked."""
 
 from __future__ import annotations
 

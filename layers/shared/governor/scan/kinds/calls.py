@@ -1,4 +1,4 @@
-"""Counts of calls over the last days, such as the invocations of an endpoint.
+"""Counts of calls in CloudWatch over the last days, such as the invocations of an endpoint.
 
 Services publish a count only when something was called, so a missing reading is zero only where
 something else proves that the service was measured.

@@ -1,4 +1,4 @@
-"""Commands of the AWS CLI for people to copy into a shell."""
+"""Parts of AWS CLI commands in a report, for people to copy into a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EC2's accelerated instance types: which they are, in words, and what an hour of one costs."""
+"""EC2's accelerated instance types in a scan: their hardware in words, and their price an hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apps of SageMaker Studio, such as JupyterLab. They are shown with their price and idle shutdown.
+"""SageMaker Studio apps, such as JupyterLab, which are shown with their price and idle shutdown.
 
 They are never called idle: `LastUserActivityTimestamp` is set by health checks, too, so it says
 nothing of activity. Source: SageMaker API reference, DescribeApp.

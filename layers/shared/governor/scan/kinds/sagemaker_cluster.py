@@ -1,5 +1,5 @@
-"""SageMaker HyperPod clusters. They are shown with their price: SageMaker publishes no utilization
-of their nodes, so they are never called idle.
+"""SageMaker HyperPod clusters, which are shown with their price. They are never called idle,
+because SageMaker publishes no utilization of their nodes.
 """
 
 from __future__ import annotations

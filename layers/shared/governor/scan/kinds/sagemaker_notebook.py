@@ -1,5 +1,5 @@
-"""SageMaker notebook instances. AWS publishes nothing about their activity, so they are shown with
-their price and idle shutdown, and never called idle.
+"""SageMaker notebook instances, which are shown with their price and idle shutdown. They are never
+called idle, because AWS publishes nothing about their activity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tags in AWS's records."""
+"""Reads tags and the name of a resource in AWS's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Capacity Blocks with free instances: paid in advance, so nothing is saved by giving them back."""
+"""Capacity Blocks with unused instances: paid in advance, so nothing is saved by giving them
+back."""
 
 from __future__ import annotations
 

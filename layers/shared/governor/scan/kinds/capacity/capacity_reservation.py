@@ -1,4 +1,5 @@
-"""On-Demand Capacity Reservations with free instances: each costs what the instance would cost."""
+"""On-Demand Capacity Reservations with unused instances: each costs what the instance would
+cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserved Instances of accelerated types that pay for nothing now.
+"""Unused Reserved Instances of accelerated types.
 
 It compares them with what runs at this moment in this account, so it proves nothing about other
 hours. In an organization other accounts may use them, and then they are not called unused.

@@ -1,4 +1,5 @@
-"""Read what EC2 publishes beside the accelerators: CPU, network, EBS, and its own power of GPUs.
+"""Reads what EC2 publishes beside the accelerators' metrics: CPU, network, EBS, and its own power
+of GPUs.
 
 `rules.figures_beside` says which figures that are. This module must not judge.
 """

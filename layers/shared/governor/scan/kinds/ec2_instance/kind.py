@@ -1,4 +1,4 @@
-"""Running instances with accelerators, tagged or not."""
+"""Running EC2 instances with accelerators, tagged or not, as a kind of resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure running instances with the product's own evidence and judge, read only.
+"""Measures running instances in a scan by the product's own evidence and judge, read only.
 
 The order: what needs no metric; the publishers of each instance; a short look at those whose
 accelerators publish, and a day of those that look idle; the figures beside the accelerators of the

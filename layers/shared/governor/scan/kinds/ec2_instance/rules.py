@@ -1,5 +1,5 @@
-"""Judge a running instance: by its accelerators if they publish anything, and else, weakly, by the
-figures beside them.
+"""Judges whether a running instance is idle in a scan: by its accelerators' metrics if there are
+any, and else, weakly, by CPU, network and the like.
 
 Those figures come from the one table, `evidence.rules.figures`, so a new veto counts here, too.
 `OWN_LIMITS`, `OWN_FIGURES` and `ELSEWHERE` are the only differences. Functions without side

@@ -1,4 +1,4 @@
-"""Find which instances publish figures of their accelerators, under which known names.
+"""Finds which instances publish metrics of their accelerators, under which known names.
 
 CloudWatch is asked by the names of the profiles alone, never for every series of a place.
 """

@@ -1,4 +1,4 @@
-"""The words about a running instance: its evidence as sentences, and the command for its row."""
+"""Sentences about a running instance in a scan: its evidence, and the command for its row."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Auto Scaling groups that people run themselves. Those of EKS and AWS Batch are shown with their
-node group or compute environment, which would undo a change of the group.
+"""Auto Scaling groups with accelerated types and a minimum above zero that people run themselves.
+Those of EKS and AWS Batch are shown with their node group or compute environment, which would undo
+a change of the group.
 """
 
 from __future__ import annotations

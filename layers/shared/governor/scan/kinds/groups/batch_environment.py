@@ -1,4 +1,4 @@
-"""Compute environments of AWS Batch that keep accelerated instances between jobs."""
+"""AWS Batch compute environments that keep accelerated instances between jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managed node groups of EKS, by the Auto Scaling groups that EKS makes for them.
+"""EKS managed node groups, by the Auto Scaling groups that EKS makes for them.
 
 Those are listed by one call, with the cluster and the node group in their tags. To ask EKS itself
 would take a call for each node group of each cluster.

@@ -1,4 +1,5 @@
-"""The shape of all kinds that keep instances running: how each is priced and judged."""
+"""The shared class of groups and fleets that keep instances running: how each is priced and
+judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least that a group keeps running. Nothing here reads."""
+"""The least that a group keeps running, in words and in USD an hour. Nothing here reads."""
 
 from __future__ import annotations
 

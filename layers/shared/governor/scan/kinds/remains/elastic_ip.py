@@ -1,4 +1,4 @@
-"""Elastic IP addresses that lead nowhere: each costs the same as one in use."""
+"""Unused Elastic IP addresses: each costs the same as one in use."""
 
 from __future__ import annotations
 

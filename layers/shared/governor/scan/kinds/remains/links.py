@@ -1,5 +1,5 @@
-"""Links between a volume or an address and a GPU host that left it. Without one nobody knows whose
-remainder it is: AWS keeps no history of either.
+"""Links an unattached volume or an unused address to the GPU host that left it. Without such a link
+nobody knows whose remainder it is: AWS keeps no history of either.
 """
 
 from __future__ import annotations

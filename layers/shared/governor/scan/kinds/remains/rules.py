@@ -1,4 +1,5 @@
-"""Since when something stands unused, and when that is long enough. Nothing here reads."""
+"""Since when an instance is stopped or a volume is unattached, and when that counts as waste.
+Nothing here reads."""
 
 from __future__ import annotations
 

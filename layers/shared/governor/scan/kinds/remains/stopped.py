@@ -1,4 +1,4 @@
-"""Stopped instances of accelerated types, read once for the kinds that need them."""
+"""Lists stopped instances of accelerated types, once for the kinds that need them."""
 
 from __future__ import annotations
 

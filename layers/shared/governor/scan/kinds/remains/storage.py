@@ -1,6 +1,6 @@
-"""Volumes as EC2 describes them, and the prices of volumes and public addresses.
+"""Reads EBS volumes, and prices volumes and public addresses.
 
-They are those of AWS's price list of the Region if it was read, else the policy's.
+The prices are those of AWS's price list of the Region if it was read, else the policy's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""EBS volumes without an instance.
+"""Unattached EBS volumes that a GPU host may have left.
 
 EC2 keeps no history of a volume. Those that a tag or a snapshot connects with a GPU host count as
 waste; large ones without such a link are listed, and count in no sum. CloudWatch has figures of a

@@ -1,4 +1,4 @@
-"""SageMaker's own list prices. They are above EC2's for the same hardware, so EC2's never stand in
+"""SageMaker's own list prices, which are above EC2's for the same hardware. So EC2's never stand in
 for them: an unknown price is `None`.
 
 Each product names its usage: `USE1-Host:ml.g5.xlarge` is an instance of an endpoint. Sources: AWS

@@ -1,4 +1,4 @@
-"""Judges an endpoint of SageMaker by its invocations."""
+"""Judges whether a SageMaker endpoint is idle, by its invocations."""
 
 from __future__ import annotations
 
