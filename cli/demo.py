@@ -1,4 +1,4 @@
-"""`make demo`: the whole loop on this machine, with a fleet, a sweep, the question, the answer, and
+"""Run the whole loop on this machine (`make demo`): a fleet, a sweep, the question, the answer, and
 what is saved.
 
 Every figure of the last line is read back from the cloud. This module must not know how anything is

@@ -1,4 +1,4 @@
-"""Remains of a stack in an account: found by its own names and tags, with what keeping it costs.
+"""Remains of a stack in an account: found by its own names and tags, with what they cost.
 
 Prices are AWS's list prices in us-east-1 (pricing pages of EBS, VPC, DynamoDB, S3, CloudWatch and
 KMS, 2026). Those of EBS are the defaults of the policy, or what the question about the instance had

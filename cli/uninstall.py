@@ -1,4 +1,4 @@
-"""`governor uninstall`: what a stack leaves behind, what keeping it costs, and its removal.
+"""`governor uninstall`: what a stack leaves behind, what that costs, and its removal.
 
 It reads only, unless it is asked to remove something. It never deletes a stack: CloudFormation
 does. From an instance it removes nothing but the governor's own tags.

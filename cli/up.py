@@ -1,5 +1,5 @@
-"""`make up`: one URL with the console over a simulated fleet with six weeks of history, which goes
-on until Ctrl-C.
+"""Serve the console at one URL (`make up`), over a simulated fleet with six weeks of history, until
+Ctrl-C.
 
 Ends with everything it started. This module must not know how anything is decided.
 """

@@ -54,8 +54,8 @@ _LEAD = """\
 
 To find the file of something, search this page for one word of AWS or FinOps, such as
 `grep -i "reminder" docs/modules.md`. Each row is a file, with the first sentence of its
-docstring. If more than a few rows have the word, the file whose name or sentence is about it is the
-one to open first. If no row fits, look in [Where to change
+docstring. If a word finds many rows, search for two, such as `exemption tag`, or open the file whose
+name has the word. If no row fits, look in [Where to change
 what](architecture.md#where-to-change-what), which also names functions inside of files.
 
 The files of rooms are in `layers/shared/governor/`. All others are at the top of the repository.

@@ -1,5 +1,5 @@
 """Publishes what projects cost this month and what was saved, and notifies owners of used budgets,
-and people of states that keep targets from being swept. The last step of a sweep, so it says when a
+and people of states in which targets cannot be swept. The last step of a sweep, so it says when a
 target was not swept."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps every question, answer, refusal and action in the audit bucket. Invoked by the table's
+"""Stores every question, answer, refusal and action in the audit bucket. Invoked by the table's
 stream."""
 
 from __future__ import annotations

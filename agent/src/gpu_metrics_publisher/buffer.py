@@ -1,4 +1,4 @@
-"""Keeps calls in memory, compressed, that CloudWatch has not accepted yet, the newest first.
+"""Buffers calls in memory, compressed, that CloudWatch has not accepted yet, the newest first.
 
 They are kept for a day at most, and not on disk: the figures of a machine that was restarted since
 are of no use. This module must not know why a call was not taken.

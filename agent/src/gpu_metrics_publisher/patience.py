@@ -1,4 +1,4 @@
-"""Reads GPUs in a thread of its own, so that a driver that hangs holds up nothing else.
+"""Reads GPUs in a thread of its own, so that a driver that hangs delays nothing else.
 
 NVML has no time limit: a call into a driver that is stuck does not come back, and nothing can end
 it. The GPUs behind it do not answer, which is what `Figure.LOST` means, so all of them are

@@ -1,4 +1,4 @@
-"""Keeps the audit, user data and reports in S3, and reads the policy's versions from it.
+"""Stores the audit, user data and reports in S3, and reads the policy's versions from it.
 
 The audit and user data are written once and never changed. Only people write the policy.
 """

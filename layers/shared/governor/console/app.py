@@ -1,4 +1,4 @@
-"""The console's routes: a request in, a page as HTML, JSON or CSV out. GET and HEAD change nothing.
+"""The console's routes: which view or form answers which request. GET and HEAD change nothing.
 
 Routing is Powertools' event handler (decision 0008); this is the one module beside handlers that
 knows it.

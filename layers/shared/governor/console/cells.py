@@ -1,4 +1,4 @@
-"""HTML of cells in tables, which break lines between words alone.
+"""Texts in the cells of the console's tables, which break lines between words alone.
 
 A cell is one line unless its column is of words. In such a column, dates, times and lengths stay
 whole. Names that people give may take two lines.

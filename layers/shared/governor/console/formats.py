@@ -1,4 +1,4 @@
-"""A page as HTML, JSON or CSV, with the headers that keep it private.
+"""Writes a page of the console as HTML, JSON or CSV, with its security headers.
 
 All three show the same page: no figure is computed here.
 """

@@ -1,4 +1,4 @@
-"""Splits long tables and lists into parts, because an answer of Lambda holds at most 6 MB.
+"""Splits long tables and lists into parts, because an answer of Lambda has at most 6 MB.
 
 A part is chosen by the query's `part`, from 1. Nothing is cut without saying how many parts there
 are.

@@ -1,4 +1,4 @@
-"""Records as JSON values and as CSV, for people and machines.
+"""Converts records to JSON values and to CSV, for people and machines.
 
 No cell of a CSV may be run as a formula by a spreadsheet.
 """

@@ -1,6 +1,6 @@
-"""Keeps lines of pages and mails from breaking inside times, dates, lengths and counts, such as
-`Sat 04:02 Berlin` and `2 instances`, and inside IDs, Regions and ISO dates, which browsers would
-break after a hyphen.
+"""Prevents line breaks in pages and mails inside times, dates, lengths and counts, such as `Sat
+04:02 Berlin` and `2 instances`, and inside IDs, Regions and ISO dates, which browsers would break
+after a hyphen.
 
 Pages and mails are rendered with plain text. As they leave the program, spaces inside times become
 spaces that do not break, and each id gets a tag. Its text stays as it is, so that a copied id is

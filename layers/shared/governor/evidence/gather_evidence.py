@@ -1,5 +1,5 @@
 """Reads the CloudWatch metrics of many instances as evidence, in as few calls as possible, and in
-parts of a size that a function can hold. This module must not judge.
+parts that fit into a function's memory. This module must not judge.
 """
 
 from __future__ import annotations

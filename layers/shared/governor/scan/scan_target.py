@@ -1,4 +1,4 @@
-"""Runs the daily scan of one account and Region: reads every kind of resource, and keeps what was
+"""Runs the daily scan of one account and Region: reads every kind of resource, and stores what was
 found.
 
 It changes nothing but its own snapshot. A scan that cannot be made leaves the last one as it was. A

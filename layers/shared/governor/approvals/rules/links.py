@@ -1,5 +1,5 @@
 """Signs approval links and CSRF tokens and checks their signatures, and seals values that a browser
-keeps.
+stores.
 
 Each use has a context of its own under HMAC-SHA256, so that no signature passes for another use.
 This module must not store a key or a link.

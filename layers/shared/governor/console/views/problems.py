@@ -1,4 +1,4 @@
-"""Problems that the Overview shows: what keeps the governor from its work, and what to do about it.
+"""Problems that the Overview shows: what hinders the governor's work, and what to do about it.
 
 Reasons that count instances of everybody are shown only to callers who see all of them.
 """

@@ -1,5 +1,5 @@
-"""The audit documents, which the audit bucket keeps: one for each change of an episode, its
-question, journal or deliveries.
+"""Makes the documents of the audit: one for each change of an episode, its question, journal or
+deliveries.
 
 Also for each change of the policy's version in force, its writer and the people who accepted it. A
 document must never hold a task token.

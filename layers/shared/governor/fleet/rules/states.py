@@ -1,4 +1,4 @@
-"""The state of each instance: one word for it on every page, in every filter, CSV and JSON.
+"""The state of each instance: one word for it on every page and in every filter.
 
 `State` is the one registry. The console counts, filters and colors by it, and nothing else may
 define what is idle: that is `FleetRow.is_idle`.

@@ -1,4 +1,4 @@
-"""The items of the caps in the state table: what they hold, and the writes that change them.
+"""The items of the caps in the state table: their contents, and the writes that change them.
 
 This module reads and writes nothing itself. `limits/store/caps.py` says how the items work
 together, and carries the writes out.
