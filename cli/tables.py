@@ -1,4 +1,5 @@
-"""Tables and sentences for people: drawn on a terminal, aligned plain text in a pipe or a file.
+"""Tables and sentences of the command line: drawn on a terminal, aligned plain text in a pipe or a
+file.
 
 Rich lays them out. It is imported when something is drawn: help and JSON need none.
 """

@@ -53,10 +53,10 @@ _LEAD = """\
 # Index of the code
 
 To find the file of something, search this page for one word of AWS or FinOps, such as
-`grep -i "reminder" docs/modules.md`. Each row is a file, with the first sentence of its
-docstring. If a word finds many rows, search for two, such as `exemption tag`, or open the file whose
-name has the word. If no row fits, look in [Where to change
-what](architecture.md#where-to-change-what), which also names functions inside of files.
+`grep -i "reminder" docs/modules.md`. Each row is a file, with the first sentence of its docstring.
+If a word finds many rows, search for two, such as `exemption tag`, or open the file whose name has
+the word. If no row fits, look in [Where to change what](architecture.md#where-to-change-what),
+which also names functions inside of files.
 
 The files of rooms are in `layers/shared/governor/`. All others are at the top of the repository.
 The texts of messages are in `alerts/words/`, and the HTML of pages is in `web/templates/` and

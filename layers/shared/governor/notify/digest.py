@@ -1,4 +1,5 @@
-"""Joins several alerts in one message (a digest): questions at one stage, or failures of one cause.
+"""Joins several alerts in one message (a digest) with one subject: questions at one stage, or
+failures of one cause.
 
 This module reads nothing and sends nothing, as `compose`, which composes messages of one alert.
 """

@@ -1,4 +1,5 @@
-"""The guards: all checks right before a write call to EC2, such as a stop or a snapshot.
+"""The guards: all checks right before a write call to EC2, such as a stop or a snapshot, which in
+mode `observe` is a dry run.
 
 Of what a state machine passes on, they trust only the name of the episode, and read the rest again.
 A guard that does not hold raises `SafetyError`; there is no way around it.

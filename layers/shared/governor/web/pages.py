@@ -1,4 +1,5 @@
-"""The HTML pages behind the links in messages: one question, and the digest of several.
+"""The HTML pages behind the links in messages: one question, open or answered, and the digest of
+several.
 
 The style sheet and the scripts are inline, allowed by their hashes. A page shows the stored record
 and decides nothing; its forms are checked again when they are sent.

@@ -1,4 +1,4 @@
-"""Wiring of the console: its views, its forms, and the policy that each request sees."""
+"""Wiring of the console: its pages (views), its forms, and the policy that each request sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The record of a question (an approval request), its stages, and the answers to it.
+"""The record of a question (an approval request), its stages, the answers to it, and when its links
+expire.
 
 Records only: `approvals.rules` decides who may answer, and what an answer leads to.
 """

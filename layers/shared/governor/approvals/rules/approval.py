@@ -1,5 +1,5 @@
-"""Decides whether a question still takes an answer, how long a keep lasts, and when it is too late
-to hold the plan.
+"""Decides whether an answer is refused because the question is decided or over, how long a keep
+lasts and what its button says, and when it is too late to hold the plan.
 
 An answer is taken once. This module says which answer still counts; who may give it is in
 `terms.py`, the times of its stages are in `stages.py`, and nothing here reads or writes a record.

@@ -1,5 +1,5 @@
-"""Permissions: who may approve, keep or undo, when two people must approve, and who sees and does
-what in the console.
+"""Permissions: who may approve or give another answer, when two people must approve, who may undo,
+and who sees and does what in the console.
 
 The terms of a question stay as they were when it was opened. A link that went to a list proves
 nothing about the person who uses it; any other proof names a person.

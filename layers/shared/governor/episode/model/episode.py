@@ -1,5 +1,5 @@
 """The record of one idle episode: its lock, the evidence as it was when the episode was opened, its
-progress and its outcome.
+progress and outcome, and when people may be asked again.
 
 Also the state that the sweep keeps between runs. An instance has at most one open episode, and an
 episode has one workflow. These records decide nothing by themselves.

@@ -1,5 +1,5 @@
-"""Costs of projects in a month (UTC), in Decimal USD, and what one more hour of an instance adds to
-the bill.
+"""Costs of projects in a month (UTC), in Decimal USD, and what one more hour of an instance costs,
+which is nothing if its capacity is prepaid.
 
 A sweep continues each meter where the previous sweep left it, so a sweep that runs twice adds
 nothing.

@@ -1,5 +1,5 @@
-"""The policy's sections `breaker` and `caps`: when plans freeze, and how many actions an hour are
-allowed, with all defaults.
+"""The policy's sections `breaker` and `caps`: when plans freeze, and how many stops and
+terminations an hour are allowed, with all defaults.
 
 Every setting has its unit in its name and its default here. A figure that nobody would set is a
 constant beside its rule.

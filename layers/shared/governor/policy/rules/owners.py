@@ -1,4 +1,5 @@
-"""The owner, project and job of an instance, by its tags and the policy's contacts.
+"""The owner of an instance with their time zone, its project and its job, by its tags and the
+policy's contacts.
 
 An owner says who is asked. Who may answer is decided in `approvals.rules.terms`.
 """

@@ -1,5 +1,5 @@
-"""Decides whether an instance is idle: one of nine verdicts with its reason, from its exemption
-tag, its evidence, the policy and the time.
+"""Decides the verdict on an instance with its reason (idle, busy, no data, too young, exempt by its
+exemption tag, kept and others), from its evidence, the policy and the time.
 
 The functions have no side effects and always answer. Only evidence makes an instance idle: missing
 readings never do. `utilization.py` decides whether there is enough data about GPUs, and `vetoes.py`
