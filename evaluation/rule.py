@@ -1,4 +1,4 @@
-"""The product's rule for a question, made fast for months of bins.
+"""The product's idle rule, made fast for months of bins.
 
 The same rule as the sweep's: `tests/unit/evaluation/test_rule.py` holds the two together on random
 series.

@@ -21,14 +21,16 @@ PARTS = {
         "The command line. The options of a command are in a file of the same name in "
         "`cli/options/`."
     ),
+    "simulation": "Back-tests of policies, and the rules of `governor advice`.",
+    "evaluation": "Scores of the idle rule on real traces (`make evaluate`).",
     "agent/src": "The publisher of GPU metrics, a separate package that runs on instances.",
 }
 """Folders beside the rooms, each with a sentence about it."""
 TEMPLATES = {
     "template.yaml": (
         "The stack: functions with their roles and permissions, the state table, the alert topic, "
-        "queues and dead-letter queues, buckets, keys, the API, schedules, event rules, alarms and "
-        "the dashboard."
+        "queues and dead-letter queues, buckets (the audit's with Object Lock), keys, the API, "
+        "schedules, event rules, alarms and the dashboard."
     ),
     "stacks/forward_events.yaml": (
         "Forwards events, such as Spot warnings, to the hub from other accounts and Regions."

@@ -1,4 +1,4 @@
-"""Shows a recommendation: as text with the policy to paste, or as JSON.
+"""Shows a recommendation of how long to wait: as text with the policy to paste, or as JSON.
 
 Nothing is chosen here: `simulation.recommend` does that.
 """

@@ -1,5 +1,4 @@
-"""Advice about capacity that is held whether it works or not: groups of other services with a
-minimum size, and reservations.
+"""Advice about unused capacity: groups of other services with a minimum size, and reservations.
 
 Each rule is a pure function, and none acts, as in `simulation.patterns`.
 """

@@ -1,4 +1,4 @@
-"""Fetches the past of a target's instances in as few reads as a back-test needs.
+"""Fetches earlier metrics of a target's instances, in as few reads as a back-test needs.
 
 Hourly maxima and minima of utilization come first. An hour in which a GPU worked in every minute
 cannot hold idleness, and one in which it worked now and then can only hold the edge of it; 5-minute

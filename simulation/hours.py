@@ -1,4 +1,4 @@
-"""The hours that may hold idleness, by their highest and lowest readings alone."""
+"""Finds the hours that may hold idleness, by their highest and lowest readings alone."""
 
 from __future__ import annotations
 

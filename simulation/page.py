@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else.
+"""The report of a back-test as one HTML file that needs nothing else.
 
 It has no script, and loads no font and no picture from elsewhere. The figures are those of
 `simulation.report`; nothing is counted here.

@@ -1,4 +1,5 @@
-"""Some weeks of an instance by the hour, each GPU apart: the evidence of advice.
+"""Some weeks of an instance's utilization by the hour, each GPU apart: the evidence of `governor
+advice`.
 
 This module reads and counts; `simulation.patterns` and `simulation.capacity_advice` advise.
 """

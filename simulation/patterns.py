@@ -1,4 +1,5 @@
-"""Advice from the weeks of an instance: each rule is a pure function, and none acts.
+"""Rules of `governor advice`, from the weeks of an instance: each is a pure function, and none
+acts.
 
 No rule advises about what was not measured, and an amount that is not known is `None`.
 """

@@ -1,4 +1,5 @@
-"""Recommends how long to wait before asking, from what happened on the account's own instances.
+"""Recommends how long to wait before people are asked, from what happened on the account's own
+instances.
 
 Every candidate is replayed over the same recordings. The choice is made on the first half of the
 time and checked on the second, which had no part in it. This module does not know where readings

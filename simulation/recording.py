@@ -1,4 +1,5 @@
-"""One instance's past in bins of 5 minutes, and a metric reader that answers from it.
+"""A recording of one instance's metrics in bins of 5 minutes, and a metric reader that answers from
+it.
 
 The reader speaks the product's own port, so that a replay gathers evidence by the product's own
 code. Holes are NaN in here and `None` outside. This module does not know verdicts, or where

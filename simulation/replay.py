@@ -1,5 +1,5 @@
-"""Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved,
-rechecked.
+"""Replays a policy over recordings (`governor simulate`) as if it had been live: swept every 5
+minutes, asked, approved, rechecked.
 
 Evidence is gathered and judged by the product's own code (`GatherEvidence`, and the rules of the
 rooms `verdict`, `episode`, `policy` and `limits`); this module adds the time that passes, and

@@ -1,4 +1,5 @@
-"""The effects of each policy in figures: as a table for people, as JSON for machines.
+"""The report of a back-test: the effects of each policy in figures, as a table for people and as
+JSON for machines.
 
 Hours are of instances. This module must not know how a replay comes about.
 """

@@ -1,5 +1,5 @@
-"""Readings on disk: an interrupted back-test continues where it stopped, and a second one costs
-nothing.
+"""Stores readings on disk: an interrupted back-test continues where it stopped, and a second one
+costs nothing.
 
 It is one SQLite file. Only past readings are stored, which do not change any more. This module does
 not know AWS.

@@ -1,4 +1,5 @@
-"""One instance's past as inline SVG: utilization on top, below it a lane for each policy.
+"""The timeline of one instance in a back-test as inline SVG: utilization on top, below it a lane
+for each policy.
 
 It has only attributes and classes, no styles and no scripts. Names of policies, which others wrote,
 are escaped.

@@ -1,4 +1,5 @@
-"""The price of more saving in undone stops: other waits replayed, and the picture of all of them.
+"""The trade-off between saving and undone stops: other waits replayed, and the picture of all of
+them.
 
 Each point is a policy, or one policy with another wait before a question. The picture has only
 attributes and classes, no styles and no scripts; the names of policies are escaped.

@@ -1,4 +1,4 @@
-"""The series that a set of policies reads, so that one fetch serves all of them."""
+"""The metric series that a set of policies reads, so that one fetch serves all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that every room shares: the clock, and parallel calls.
+"""Ports that every room uses: the clock, and parallel calls.
 
 A port is a Protocol that says what use cases need from outside. Adapters, and doubles in tests,
 fulfill it. A room's other ports are in its own `ports.py`.

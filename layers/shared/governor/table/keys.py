@@ -1,4 +1,4 @@
-"""Partition and sort keys of the state table that several stores share. `docs/state.md` lists all
+"""Partition and sort keys of the state table that several stores use. `docs/state.md` lists all
 keys of the table."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts shared by the API, the page and the console: words about a question, and how an answer is
+"""Parts of the API, the page and the console alike: words about a question, and how an answer is
 taken.
 
 The callers prove who somebody is; this module trusts the person that it is given.

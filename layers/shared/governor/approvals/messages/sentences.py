@@ -1,5 +1,5 @@
-"""Sentences about an episode, which messages and pages share: idle time, cost a day, plan, who
-launched the instance, silence.
+"""Sentences about an episode for messages and pages: idle time, cost a day, plan, who launched the
+instance, silence.
 
 Each says one thing about the episode. None knows where it is shown.
 """

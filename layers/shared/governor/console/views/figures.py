@@ -1,5 +1,5 @@
-"""Parts that several views share: rows with their words and colors, the columns of the CSV, and
-money by day.
+"""Parts of several views: rows with their words and colors, the columns of the CSV, and money by
+day.
 
 A view calls these with its request (`ViewRequest`), so that they return only what the caller may
 see.

@@ -1,1 +1,1 @@
-"""Rules over the pages of the fleet: states of instances, and those that are left alone."""
+"""Rules over the rows of the Fleet."""

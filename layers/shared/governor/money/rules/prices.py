@@ -1,5 +1,5 @@
-"""Finds a price in AWS's price list of a Region, and decides whether a Savings Plan or a Reserved
-Instance may cover an instance.
+"""Finds a price of an instance or of storage in AWS's price list of a Region, and decides whether a
+Savings Plan or a Reserved Instance may cover an instance.
 
 Only prices above 0 USD an hour, of capacity in use, count: the list has zeros for capacity that is
 paid in another way. A product with two prices counts as unpriced. Source: AWS Price List Query API.

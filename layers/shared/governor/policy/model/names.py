@@ -1,5 +1,5 @@
 """The selector tag and the exemption tag, and how a tag is compared with an instance's; patterns
-for Regions, organizational units and instance families.
+for tag keys that IAM can match, Regions, organizational units and instance families.
 
 Each pattern has the reason that a person reads if a name does not fit it.
 """

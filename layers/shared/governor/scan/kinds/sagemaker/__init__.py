@@ -1,3 +1,3 @@
-"""Names, hardware and prices that all kinds of SageMaker share. SageMaker's instances run in AWS's
-own accounts: EC2 does not list them.
+"""Names, hardware and prices for all kinds of SageMaker. SageMaker's instances run in AWS's own
+accounts: EC2 does not list them.
 """
