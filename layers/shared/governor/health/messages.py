@@ -1,7 +1,7 @@
-"""Messages about the health of GPUs and what to do about it, split so that none is too long for its
-channel.
+"""Messages about the health of GPUs, such as an Xid error, and what to do about it, split so that
+none is too long for its channel.
 
-This module only words findings; `rules.py` makes them.
+Their words are in `alerts/words/health/`. This module only words findings; `rules.py` makes them.
 """
 
 from __future__ import annotations

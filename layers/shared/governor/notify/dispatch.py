@@ -1,5 +1,5 @@
-"""Delivers alerts through every channel they are for, drops duplicates from the queue, records what
-is to be tried again, and gives up after a day.
+"""Delivers alerts through every channel they are for, such as Slack and email, drops duplicates
+from the queue, records which failed delivery is tried again, and gives it up after a day.
 
 One alert goes: `_item` (is it still open?), `_routes` (to whom?), `_try` (claim, then send), and
 `settle` or `leave` (the record, see `recording`). A fault of one channel never holds up another.

@@ -1,4 +1,4 @@
-"""Sessions of people who have signed in to the console or a page: a sealed cookie, and how long it
+"""Sessions of people after their sign-in to the console or a page: a sealed cookie, and how long it
 lasts.
 
 The cookie alone opens nothing. Every page and form also reads the stored session, which can be

@@ -25,8 +25,8 @@ from governor.web.responses import Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_LASTS, Session, Sessions, clear_cookie, set_cookie
 
 SIGN_IN_COOKIE = "__Host-governor-sign-in"
-SIGN_IN_LASTS = timedelta(minutes=10)
-"""How long a sign-in may take."""
+SIGN_IN_MAY_TAKE = timedelta(minutes=10)
+"""From the redirect to the issuer until the person is back."""
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
 _LATEST_SECOND = 2**32
@@ -92,8 +92,8 @@ class SignInSite:
         except (errors.IssuerUnavailable, errors.ConfigurationError) as error:
             return _unavailable(error)
         begun = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        sealed = self.sessions.signer.seal(_PURPOSE, begun, now + SIGN_IN_LASTS)
-        return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, SIGN_IN_LASTS),))
+        sealed = self.sessions.signer.seal(_PURPOSE, begun, now + SIGN_IN_MAY_TAKE)
+        return redirect(address, cookies=(set_cookie(SIGN_IN_COOKIE, sealed, SIGN_IN_MAY_TAKE),))
 
     def _place_of(self, link: str, now: UtcDatetime) -> Mapping[str, str]:
         """Check the place to come back to; return it as `_back` reads it: `path` for a page of the

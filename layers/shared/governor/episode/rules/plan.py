@@ -1,5 +1,5 @@
-"""Draws the plan for an idle instance: whether it is stopped, terminated or left alone, its steps,
-and why it differs from the policy's action.
+"""Draws the plan for an idle instance: whether it is stopped, terminated or left alone, as in a
+Capacity Block, its steps, and why it differs from the policy's action.
 
 A plan is drawn from facts alone. It must never hold a step that destroys without a snapshot before
 it. `plan_effects` says what its steps lose, keep and save.

@@ -1,5 +1,5 @@
-"""Decides what follows if others start an instance again after GPU Governor's stops, such as by a
-schedule.
+"""Decides what follows if an instance is started again by others after GPU Governor's stops, such
+as by a schedule: who is asked, and for how long nobody is asked again.
 
 Stopping such an instance again and again helps nobody: the escalation contacts are asked once, and
 then nobody for 30 days. If the policy names nobody beside the owner, people are asked as usual.
