@@ -304,7 +304,7 @@ class Measured(NamedTuple):
         return [
             f"{heading} (goal: under 0.1%).",
             *[_text(line) for line in cost.lines],
-            "Logs, traces, messages, storage and requests to KMS are in no figure. List "
+            "Logs, traces, messages, storage and requests to KMS are not included. List "
             "prices in us-east-1.",
             *[f"Not read: {printable(problem)}" for problem in self.problems],
         ]

@@ -34,7 +34,7 @@ def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
         for person in override.missing:
             if person not in able_people:
                 out.say(
-                    f"{path}: nobody can accept as {printable(person)}: map an aws: "
+                    f"{path}: {printable(person)} cannot accept an override: map an aws: "
                     "identity to that address in ownership.contacts"
                 )
     if waiting:

@@ -40,7 +40,7 @@ begins with `aws:` are left alone, because an AWS service runs them. Tags that b
 
 The message that asks people about an instance also names the role or user that [launched
 it](approvals.md#who-launched-it). If that name contains a word from these tables, the message adds
-a guess, such as "perhaps by Jenkins". No decision depends on the guess.
+a guess, such as "perhaps on behalf of Jenkins". No decision depends on the guess.
 """
 _SECTIONS = {
     "leave-alone": (

@@ -222,7 +222,7 @@ def _choice(recommendation: Recommendation) -> list[str]:
         return [
             f"No wait qualifies. {_why_not(recommendation, everyone)}",
             f"Keep the present wait, {_wait(recommendation, recommendation.present)}. Stop "
-            "nothing without a yes, and exempt instances that wait for requests.",
+            "nothing without an approval, and exempt instances that wait for requests.",
         ]
     first = choice.first
     present = " This is the present wait." if choice.wait == recommendation.present else ""

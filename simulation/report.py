@@ -163,7 +163,7 @@ def _figures_of(summary: Summary) -> Sequence[tuple[str, str]]:
         ("hours saved", money(summary.hours_saved, 1)),
         ("USD saved, net of storage", usd_text(summary)),
         ("idle hours (stretches of 1 h and more)", money(summary.idle_hours, 1)),
-        ("idle hours not used", money(summary.idle_hours_left, 1)),
+        ("idle hours not saved", money(summary.idle_hours_left, 1)),
         ("hours without data", money(summary.no_data_hours, 1)),
         ("times the breaker froze all plans", str(summary.freezes)),
     )

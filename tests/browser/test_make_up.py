@@ -139,7 +139,7 @@ def test_a_stranger_stops_the_most_expensive_idle_machine_and_says_what_it_saved
 
     stranger.follow("Stop one")
     stranger.tick(name)
-    stranger.tick("Data on local disks may be lost")
+    stranger.tick("I accept that data on local disks is lost for good")
     stranger.press("Stop")
     assert f"{name}: Recorded: approved" in stranger.visitor.text()
     saved = stranger.news(rf"{name} is stopped: it saves (\$\d+) a day")[1]

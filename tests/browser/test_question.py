@@ -220,7 +220,7 @@ def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
         outline = visitor.focused("node => getComputedStyle(node).outlineStyle")
         assert "none" != outline, f"the focus on {name} is not to be seen"
     folded = [
-        "Keep it for another time",
+        "Choose how long to keep it",
         "Never ask about it",
         "If you stop it",
         "Every GPU, and the numbers",

@@ -260,7 +260,7 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     link = link_in(stage, await_mail(stage, instance_id, "finops@example.com", "Escalation"))
     assert 303 == decide(link, "keep")[0]
     for address in ("finops@example.com", "alice@example.com", "bob@example.com"):
-        await_mail(stage, instance_id, address, "keeps running until")
+        await_mail(stage, instance_id, address, "is left alone until")
 
 
 def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage) -> None:

@@ -86,7 +86,7 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
     until = f"{datetime.now(tz=UTC) + timedelta(hours=4):%Y-%m-%dT%H:%M:%SZ}"
     assert 303 == decide(of["bob@example.com"], "keep", keep_until=until)[0]
     assert "kept" == stage.outcome(instance_id)
-    await_mail(stage, instance_id, "finops@example.com", "keeps running until")
+    await_mail(stage, instance_id, "finops@example.com", "is left alone until")
     open_all(every_link(stage, instance_id))
     assert ("kept", "running") == (stage.outcome(instance_id), stage.ec2_state(instance_id))
 

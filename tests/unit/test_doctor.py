@@ -410,20 +410,20 @@ PUBLISHERS = [
     (
         CONTAINER_INSIGHTS,
         "ContainerInsights",
-        "publishes by Container Insights (node_gpu_utilization in ContainerInsights), not by "
-        "metrics.profile: agent",
+        "publishes through Container Insights (node_gpu_utilization in ContainerInsights), not "
+        "through metrics.profile: agent",
         "set metrics.profile: container-insights in an override for instance_families: [p5]",
     ),
     (
         DCGM,
         "OurPrometheus",
-        "publishes by the DCGM exporter (DCGM_FI_DEV_GPU_UTIL in OurPrometheus)",
+        "publishes through the DCGM exporter (DCGM_FI_DEV_GPU_UTIL in OurPrometheus)",
         "set metrics.profile: dcgm, metrics.namespace: OurPrometheus in an override for",
     ),
     (
         NEURON,
         "ContainerInsights",
-        "publishes by Container Insights (node_neuroncore_utilization in ContainerInsights)",
+        "publishes through Container Insights (node_neuroncore_utilization in ContainerInsights)",
         "set metrics.profile: neuron in an override for instance_families: [trn1]",
     ),
 ]

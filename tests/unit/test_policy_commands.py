@@ -633,9 +633,9 @@ def test_a_person_whom_no_identity_stands_for_could_not_accept(
 
     assert (0, True) == (
         code,
-        "nobody can accept as bob@example.com: map an aws: identity" in out,
+        "bob@example.com cannot accept an override: map an aws: identity" in out,
     ), out
-    assert "nobody can accept as alice@example.com" not in out
+    assert "alice@example.com cannot accept" not in out
 
 
 def test_after_a_version_is_stored_its_people_are_told_to_accept_it() -> None:

@@ -167,7 +167,7 @@ def test_what_is_kept_is_the_same_in_every_format(
     assert 1 == document["unpriced"]
     mail = "\n".join(alert.lines)
     assert "exempt by an answer: 1 instance, $16,029 a month, not measured" in mail
-    assert "1 instance of unknown price is in neither amount." in mail
+    assert "1 instance of unknown price is not included in either amount." in mail
     table = printed(capsys, "--kept")
     assert all(row["name"] in table for row in rows)
     assert f"{Decimal(document['idle_usd_per_month']):,.2f} a month is idle" in table
@@ -333,7 +333,7 @@ def test_the_table_is_read_by_people(capsys: pytest.CaptureFixture[str]) -> None
     lines = printed(capsys).splitlines()
 
     assert lines[0].startswith("GPU costs, November 2026 so far: $")
-    assert any(line.startswith("In cash, the saving is between $") for line in lines)
+    assert any(line.startswith("In cash, the savings are between $") for line in lines)
     heading = next(index for index, line in enumerate(lines) if line.startswith("instance "))
     assert len(lines) > heading + 5
     assert max(len(line) for line in lines[heading:]) <= 110

@@ -165,9 +165,9 @@ def test_after_the_call_the_answer_says_that_it_had_begun(
         world.stop_and_snapshot()
         world.put_away(world.ref, Step.TERMINATE)
     way = (
-        r"stop it on .* you can start it again"
+        r"stop it .* you can start it again"
         if action is Action.STOP
-        else r"terminate it on .* keep it"
+        else r"terminate it .* keep it"
     )
     with pytest.raises(
         DecisionRefused, match=rf"too late to hold it.*EC2 was asked to {way}"

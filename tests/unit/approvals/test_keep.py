@@ -35,7 +35,7 @@ OFFICE = {
 }
 MONDAY = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
 """NOW is a Friday afternoon."""
-LABEL = "Keep until Mon 08:30 Berlin ($136)"
+LABEL = "Keep until Mon 08:30 Berlin time ($136)"
 PRICE = Price(Decimal("2.015"), "list price")
 
 
@@ -46,7 +46,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     shown = page.get().body
     field = re.search(r'name="keep_until" value="([^"]+)"', shown)
     assert field is not None
-    until = LABEL.rsplit(" ", 2)[0]
+    until = LABEL.rsplit(" ", 3)[0]
     zone_and_cost = LABEL.split(" ", 4)[-1]
     assert f'>{until} <span class="under">{zone_and_cost}</span></button>' in shown
     page.post("keep", keep_until=field[1])
@@ -62,7 +62,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     (keep,) = (one for one in buttons if one["action_id"] == "governor.keep")
     slack.press("keep", value=keep["value"])
     assert LABEL == keep["text"]["text"]
-    assert "Recorded: kept until Mon 08:30 Berlin (07:30 UTC)." == slack.said[0][2]
+    assert "Recorded: kept until Mon 08:30 Berlin time (07:30 UTC)." == slack.said[0][2]
 
     line = Workflow(decide=False)
     line.state.put(changed(line._stored(), **OFFICE))

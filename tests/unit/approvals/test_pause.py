@@ -251,8 +251,7 @@ def test_a_message_of_a_pause_that_could_not_be_sent_is_sent_by_a_sweep_once() -
     standing = messages.world.state.pause()
     assert standing is not None
     assert any(
-        f"paused everything on {clock(standing.at, 'UTC', alert.at)}" in line
-        for line in alert.lines
+        f"paused everything {clock(standing.at, 'UTC', alert.at)}" in line for line in alert.lines
     )
 
     messages.end()

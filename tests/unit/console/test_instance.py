@@ -185,7 +185,10 @@ def test_faults_that_last_and_advice_are_on_the_page() -> None:
     EveryEventStore(world.table).note_known(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
     page = text(world)
 
-    assert "<strong>Memory error</strong> on GPUs 0, 1. Do not trust results since then" in page
+    assert (
+        "<strong>Memory error</strong> on GPUs 0, 1. Do not trust results produced since then"
+        in page
+    )
     assert "Right-size: GPU 3 did nothing; a type with 1 accelerator would do.</li>" in page
     assert [("memory-error", ["0", "1"])] == [
         (one["kind"], one["gpus"])
@@ -297,7 +300,7 @@ def test_a_stop_that_was_undone_is_called_undone() -> None:
     ended = NOW - timedelta(days=2, hours=23, minutes=30)
     world.book(make_entry(1, ended_at=ended, false_stop=True))
 
-    assert "until Tue 13:32 Berlin (12:32 UTC) (undone)" in text(
+    assert "until Tue 13:32 Berlin time (12:32 UTC) (undone)" in text(
         world, caller(zone="Europe/Berlin")
     )
 

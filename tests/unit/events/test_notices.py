@@ -278,7 +278,7 @@ def test_the_default_owner_reads_the_end_of_a_block_in_their_zone() -> None:
     world.ec2.known_reservations.add(RESERVATION)
     world.block(block())
 
-    assert "It ends on Fri Dec 4, 13:02 Berlin (12:02 UTC)." in " ".join(
+    assert "It ends Fri Dec 4, 13:02 Berlin time (12:02 UTC)." in " ".join(
         world.announcer.sent[0].lines
     )
 

@@ -211,12 +211,12 @@ def test_a_report_says_what_the_page_says() -> None:
     assert "GPU costs, November 16 to November 22: $612 saved, $30 idle" == everything.subject
     text = "\n".join(everything.lines)
     assert (
-        "All governed instances cost $137 (November 16 to November 22). The net saving is $612 at "
+        "All governed instances cost $137 (November 16 to November 22). Net savings are $612 at "
         "list prices." in text
     )
     assert (
-        "In cash, the saving is between $0.00 and $612, because a Savings Plan or a reservation "
-        "may have been paid for anyway." in text
+        "In cash, the savings are between $0.00 and $612, because a Savings Plan or a "
+        "reservation may have been paid for anyway." in text
     )
     assert "Their idle time cost $7.00." in text
     assert "Saved by project: vision $612." in text

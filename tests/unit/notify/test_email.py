@@ -316,10 +316,12 @@ def test_ses_takes_it_from_a_verified_sender_only() -> None:
 
 def test_times_and_ids_do_not_break_in_the_html_and_are_plain_in_the_text() -> None:
     """Text that a person copies has no special spaces; nothing is escaped twice."""
-    line = "i-0123456789abcdef0 <b> stops at Sat 04:02 Berlin"
+    line = "i-0123456789abcdef0 <b> stops at Sat 04:02 Berlin time"
     mail = parsed(replace(make_message(), sections=(Section("Plan", (line,)),)))
 
     assert line in body(mail, "plain")
     tag = '<span style="display:inline-block;max-width:100%">'
-    kept = f"{tag}i-0123456789abcdef0</span> &lt;b&gt; stops at Sat\u00a004:02\u00a0Berlin"
+    kept = (
+        f"{tag}i-0123456789abcdef0</span> &lt;b&gt; stops at Sat\u00a004:02\u00a0Berlin\u00a0time"
+    )
     assert kept in sent_html(mail)

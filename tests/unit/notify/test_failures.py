@@ -187,7 +187,7 @@ def test_a_list_of_failures_says_to_try_again_only_if_an_instance_may_still_run(
     message = digest_of(alerts, [], link=None, digest_id="digest-1", now=NOW)
     text = "\n".join((message.happens, *message.lead))
 
-    assert tries_again == ("If an instance that still runs stays idle" in text)
+    assert tries_again == ("If an instance is still running and stays idle" in text)
     assert "For example: A snapshot failed: snap-0123456789abcde00 ended in error." in text
 
 

@@ -27,9 +27,13 @@ LAUNCHED_AT = NOW - timedelta(days=3)
 @pytest.mark.parametrize(
     ("principal", "who", "guess"),
     [
-        (ROLE, "the role gh-runner-scale-up", "perhaps by GitHub Actions"),
+        (ROLE, "the role gh-runner-scale-up", "perhaps on behalf of GitHub Actions"),
         ("arn:aws:iam::123456789012:user/bob", "the user bob", None),
-        ("arn:aws:iam::123456789012:user/jenkins", "the user jenkins", "perhaps by Jenkins"),
+        (
+            "arn:aws:iam::123456789012:user/jenkins",
+            "the user jenkins",
+            "perhaps on behalf of Jenkins",
+        ),
         ("arn:aws:iam::123456789012:root", "the root user of account 123456789012", None),
         (
             "arn:aws:sts::123456789012:assumed-role/AWSServiceRoleForEC2Fleet/EC2Fleet",

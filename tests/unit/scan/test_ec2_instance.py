@@ -339,7 +339,8 @@ def test_without_series_of_its_own_a_quiet_host_is_likely_idle_and_never_stopped
     assert LIKELY == told(row)
     evidence = row.judgment.evidence
     assert evidence.startswith(
-        "Quiet for 24 h by EC2's figures (CPU up to 2.0%, network traffic up to 0.00 MB/s, "
+        "Quiet for 24 h according to EC2's metrics (CPU up to 2.0%, network traffic up to "
+        "0.00 MB/s, "
     )
     assert evidence.endswith(
         ", disk traffic up to 0.00 MB/s, disk operations up to 1.0/s); its GPUs are not measured; "

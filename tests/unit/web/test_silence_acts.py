@@ -100,7 +100,7 @@ def test_a_step_that_waits_promises_no_minutes() -> None:
     body = world.get().body
 
     assert "will be stopped: nobody answered</h1>" in body
-    assert "GPU Governor stops it as soon as nothing holds that back." in body
+    assert "GPU Governor has to wait, and stops it as soon as it can." in body
 
 
 @pytest.mark.parametrize("how", ["held", "requested", "no silence"])

@@ -82,7 +82,7 @@ def test_the_steps_of_an_approved_plan_come_next_and_then_have_happened() -> Non
     assert ["Stop the instance", "Take snapshots of"] == next_steps(approved)
     assert ["Take snapshots of"] == next_steps(stopping)
     assert not [entry for entry in happened(approved) if "Stop the instance" in entry]
-    assert "Stop the instance: requested on Fri 12:02 UTC" in happened(stopping)
+    assert "Stop the instance: requested Fri 12:02 UTC" in happened(stopping)
 
 
 @pytest.mark.parametrize(("mode", "is_stopped"), [(Mode.AUTO, True), (Mode.OBSERVE, False)])
@@ -127,7 +127,7 @@ def test_an_answer_after_an_approval_has_its_time_and_its_person(
     world.clock.moment = NOW + timedelta(minutes=3)
     assert 303 == world.post(answer, **form).status
     done = {"keep": "Kept", "exempt": "Exempted", "hold": "Held"}[answer]
-    entry = f"{done} by alice@example.com (mail link) on Fri 12:05 UTC{said}"
+    entry = f"{done} by alice@example.com (mail link), Fri 12:05 UTC{said}"
 
     assert f"{entry} Nothing more is done; this record is closed within minutes." in happened(
         world.get().body
@@ -137,7 +137,7 @@ def test_an_answer_after_an_approval_has_its_time_and_its_person(
     entries = happened(world.get().body)
 
     assert f"{entry} Nothing more was done." in entries
-    assert entries[-1].startswith("Record closed on Fri 12:07 UTC")
+    assert entries[-1].startswith("Record closed Fri 12:07 UTC")
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -169,7 +169,7 @@ def test_a_stop_that_was_undone_is_not_said_to_last() -> None:
     world.state.note_undo(world.ref, ALICE, NOW)
     body = world.get().body
 
-    assert "Stopped on Fri 12:02 UTC" in happened(body)
+    assert "Stopped Fri 12:02 UTC" in happened(body)
     assert "The instance is stopped" not in body
     assert "and alice@example.com started it again." in body
     assert "it was started again" not in body
@@ -193,7 +193,7 @@ def test_a_spot_price_has_its_time_in_the_zone_of_the_people() -> None:
     world = World(zone="Europe/Berlin")
     source = "Spot price in us-east-1a at 2026-11-20T11:49:52Z"
     world.change(price=Price(Decimal("1.006"), source))
-    said = "Spot price in us-east-1a at Fri 12:49 Berlin (11:49 UTC)"
+    said = "Spot price in us-east-1a at Fri 12:49 Berlin time (11:49 UTC)"
 
     assert said in question_document(world.site.show(ID))["cost"][0]
     assert said in world.get().body

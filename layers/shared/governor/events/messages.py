@@ -126,7 +126,7 @@ def mass_alert(
     (warnings,) = template_lines("many", {"kind": warned.kind})
     words = {
         "place": zone,
-        "which": "there on capacity that EC2 can take back",
+        "which": "there that may be interrupted",
         "many": f"more than {rule.mass_interruption_told_singly} {warnings}",
         "known": _known(endangered),
         "number": plural(len(instances), "instance"),

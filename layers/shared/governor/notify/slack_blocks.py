@@ -201,7 +201,7 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
             "type": "input",
             "block_id": REASON_BLOCK,
             "optional": True,
-            "label": _plain("Reason (needed for: Never ask again)"),
+            "label": _plain("Reason, if you choose Never ask again"),
             "element": {
                 "type": "plain_text_input",
                 "action_id": REASON_ACTION,

@@ -491,7 +491,7 @@ def _when(context: Context, moment: UtcDatetime | None) -> str:
 def _given(context: Context, decision: Decision) -> str:
     """Return an answer as text, without a full stop: who gave it and when, until when it keeps the
     instance, and the reason if there is one."""
-    text = f"{_ANSWERED[decision.answer]} {people(decision.by)} on {_when(context, decision.at)}"
+    text = f"{_ANSWERED[decision.answer]} {people(decision.by)}, {_when(context, decision.at)}"
     if decision.keep_until is not None:
         text = f"{text}, until {_when(context, decision.keep_until)}"
     return f"{text}: {decision.reason}" if decision.reason else text

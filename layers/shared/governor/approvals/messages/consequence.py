@@ -34,12 +34,12 @@ class Consequence(NamedTuple):
     """The effect of silence on an instance, in two forms."""
 
     subject: str
-    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin unless you
-    answer`. `after` promises no minute, as a freeze may delay the stop. A longer form, such as
+    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin time unless
+    you answer`. `after` promises no minute, as a freeze may delay the stop. A longer form, such as
     `not before`, would push the time idle or the price out of a subject."""
     sentence: str
     """Without the name, as in `If nobody answers, GPU Governor stops it after Sat 04:02 Berlin
-    (03:02 UTC, in 23 h).`"""
+    time (03:02 UTC, in 23 h).`"""
 
 
 def consequence(

@@ -237,7 +237,7 @@ def _past_stop(episode: Episode, at: UtcDatetime) -> str:
     if episode.undo is not None:
         return f"It was stopped, and {people(episode.undo.by)} started it again."
     stopped_at = episode.progress.steps_done.get(Step.STOP.value, at)
-    return f"It was stopped on {clock(stopped_at, episode.asking.time_zone, at)}."
+    return f"It was stopped {clock(stopped_at, episode.asking.time_zone, at)}."
 
 
 def _is_stop_over(episode: Episode, after: AfterStop | None) -> bool:

@@ -156,7 +156,7 @@ class Report:
             steps.append(Step(text, -amount, kind, level - amount, level))
             level -= amount
         net = saved.net_usd
-        steps.append(Step("Net saving", net, "net", Decimal(0), max(net, Decimal(0))))
+        steps.append(Step("Net savings", net, "net", Decimal(0), max(net, Decimal(0))))
         return steps
 
     def by(self, group: str) -> list[GroupSum]:

@@ -80,7 +80,8 @@ def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> 
         busiest = rules.busiest_beside(beside, policy) or ""
         row = figures[busiest]
         amount = scaled_text(row.scale, beside.peaks[busiest])
-        return f"{capitalized(row.words)} reached {amount} within {length}, by EC2; {unmeasured}"
+        reached = f"{capitalized(row.words)} reached {amount} within {length}"
+        return f"{reached}, according to EC2; {unmeasured}"
     if beside.problem:
         return f"Its metrics could not be read: {printable(beside.problem)}"
     if beside.missing:
@@ -90,7 +91,7 @@ def _by_beside(host: Host, beside: Beside, finding: Finding, policy: Policy) -> 
     for figure, peak in beside.peaks.items():
         row = figures[figure]
         highest.append(f"{row.words} up to {scaled_text(row.scale, peak)}")
-    return f"Quiet for {length} by EC2's figures ({', '.join(highest)}); {unmeasured}"
+    return f"Quiet for {length} according to EC2's metrics ({', '.join(highest)}); {unmeasured}"
 
 
 def _megabytes_per_second(bytes_per_second: float) -> str:
