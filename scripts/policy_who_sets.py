@@ -352,7 +352,7 @@ ENTRIES = (
         "events",
         "mass_interruption_told_singly remind_before_hours",
         (Who.INFERENCE, Who.OPERATOR),
-        "too many messages come at once, or reminders come too late",
+        "too many messages arrive at once, or reminders arrive too late",
     ),
     Entry(
         "events",

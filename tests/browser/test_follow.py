@@ -83,7 +83,7 @@ def test_typed_text_stays_while_the_steps_go_on(reader: Visitor) -> None:
     world.change(steps_done={"stop": NOW})
     follow(reader)
 
-    assert "requested on" in reader.text()
+    assert ": requested " in reader.text()
     assert "a demo on Tue" == reader.page.get_by_label("Why").input_value()
 
 

@@ -3,6 +3,7 @@ see."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -148,9 +149,13 @@ class Visitor:
         shown = self._of_one_page(lambda: str(self.page.locator("main").inner_text()))
         return shown.replace("\xa0", " ")
 
-    def await_text(self, text: str) -> None:
+    def await_text(self, text: str | re.Pattern[str]) -> None:
         """Waits until the page says so by itself: the record refreshes without being asked."""
         self.page.get_by_text(text).first.wait_for(timeout=_HOW_IT_ENDS_SECONDS * 1000)
+
+    def await_outcome(self, outcome: str) -> None:
+        """Waits until the record names its outcome with its time, as in `Stopped Fri 12:02 UTC`."""
+        self.await_text(re.compile(rf"{outcome} [A-Z][a-z]{{2}}\s\d\d:\d\d"))
 
     def focused(self, question: str) -> str:
         """Return what a function of JavaScript says of the element where the keyboard is."""

@@ -223,7 +223,7 @@ def test_where_fewer_than_two_counted_before_a_writer_brings_nobody_either(known
         world.accept("v3", arn)
     world.review()
     assert Mode.ASK is mode_in(world)
-    assert "Two people of the version before" in "\n".join(said.lines)
+    assert "Two people from the previous version" in "\n".join(said.lines)
     assert "VERSION#in-force" in "\n".join(said.lines)
 
     # The documented way out, with the break-glass role: the newest version is a first version.

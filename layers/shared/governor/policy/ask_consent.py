@@ -38,8 +38,8 @@ _NOT_MAPPED = (
     "new version, and accept that"
 )
 _NOT_COUNTED = (
-    "one person alone added that address to the policy. Two people of the version before "
-    "must accept "
+    "one person alone added that address to the policy. Two people from the previous "
+    "version must accept "
     "this version first. If that version had fewer than two people who can accept, an "
     "operator deletes "
     "the item VERSION#in-force with the break-glass role (docs/policy-versions.md)"

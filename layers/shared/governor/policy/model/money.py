@@ -74,7 +74,7 @@ class Money(Section):
 
 @dataclass(frozen=True, slots=True)
 class Ledger(Section):
-    """How savings are booked."""
+    """How savings are recorded."""
 
     risk = "none"
     false_stop_within_minutes: int = between(60, 0, 43_200)
