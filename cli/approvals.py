@@ -233,7 +233,7 @@ def _next_step(question: Mapping[str, Any], answer: str) -> str:
     if not question.get("can_hold", True):
         return f"EC2 was already asked. To see the result: governor approvals show {question['id']}"
     return (
-        "the instance is checked again. If its GPUs work again, nothing happens. Otherwise: "
+        "the instance is checked again. If its GPUs are busy again, nothing happens. Otherwise: "
         f"{printable(_steps(question))}\n  until EC2 is called, you can hold it: "
         f"governor approvals hold {question['id']}"
     )

@@ -51,7 +51,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=read_share,
         metavar="PERCENT",
         help="with --recommend: the highest percentage of questions that may be wrong; a question "
-        "is wrong if the instance works again within an hour of it (default: 5)",
+        "is wrong if the instance is busy again within an hour of it (default: 5)",
     )
     made.add_argument(
         "--by",

@@ -81,7 +81,7 @@ def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisito
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     visitor.press("Stop it")
 
-    visitor.await_outcome("Working again")
+    visitor.await_outcome("Busy again")
     assert "running" == stage.ec2_state(instance_id)
     visitor.assert_at_ease()
 

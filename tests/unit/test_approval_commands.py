@@ -391,7 +391,8 @@ def test_an_approval_says_what_happens_next(capsys: pytest.CaptureFixture[str]) 
     said = approved(capsys, {**APPROVED, "needs_another": False})
 
     assert (
-        "  next: the instance is checked again. If its GPUs work again, nothing happens. " in said
+        "  next: the instance is checked again. If its GPUs are busy again, nothing happens. "
+        in said
     )
     assert "Otherwise: stop the instance; then snapshot it.\n" in said
     assert f"governor approvals hold {'a' * 32}" in said

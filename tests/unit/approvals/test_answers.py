@@ -161,7 +161,7 @@ def test_a_keep_lasts_until_its_date(changes: dict[str, Any], kept: Decision | N
         (
             Answer.APPROVE,
             False,
-            "Recorded: approved. You can still put it on hold, as long as EC2 has not been called.",
+            "Recorded: approved. Until EC2 is called, you can still put it on hold.",
         ),
         (Answer.KEEP, False, "Recorded: kept until Sat 12:02 UTC."),
         (Answer.EXEMPT, False, "Recorded: exempt from now on."),

@@ -126,7 +126,7 @@ def test_what_is_told_before_the_hook_promises_nothing() -> None:
     world.lifecycle(world.let_go())
 
     assert world.sent[0].facts["checkpoint_sent"] is None
-    assert "will now ask its checkpoint hook to save the work" in world.sent[0].lines[-1]
+    assert "will now ask the instance's checkpoint hook to save the work" in world.sent[0].lines[-1]
 
 
 def test_a_function_that_hears_of_recommendations_alone_needs_no_more_parts() -> None:

@@ -165,7 +165,7 @@ def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
         apart=timedelta(hours=1),
     )
 
-    assert "unless you answer, the first one after Sat 05:02 Berlin time" in message.title
+    assert ", the first one after Sat 05:02 Berlin time, unless you answer" in message.title
     assert (
         "If nobody answers, GPU Governor stops 2 of these 3 (notebook-01, notebook-02), "
         "beginning after Sat 05:02 Berlin time (04:02 UTC, in 16 h)." == message.happens

@@ -134,7 +134,7 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         (
             "C0ML:1.2",
             "U0BOB",
-            "Recorded: approved. You can still put it on hold, as long as EC2 has not been called.",
+            "Recorded: approved. Until EC2 is called, you can still put it on hold.",
         )
     ] == slack.said
     assert [APPROVAL_ID] == slack.holds

@@ -793,7 +793,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     ),
     Outcome.WOKE_UP: (
         "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
-        "Canceled: notebook-7 is working again",
+        "Canceled: notebook-7 is busy again",
         (
             "utilization reached 34.0% in the last 60 min, "
             "last at Fri 12:55 Berlin time (11:55 UTC).",

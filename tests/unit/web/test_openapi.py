@@ -173,7 +173,7 @@ def test_a_question_says_who_launched_the_instance_and_that_others_started_it_ag
 
     assert (None, None) == (before["launched_by"], before["restarts"])
     assert after["launched_by"].startswith("Launched by the user bob on ")
-    assert "others have started it again twice" in after["restarts"]
+    assert "others started it again twice" in after["restarts"]
     assert [] == problems("Question", after)
 
 

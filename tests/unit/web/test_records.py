@@ -104,7 +104,7 @@ def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
     [
         (Outcome.STOPPED, "is stopped, which saves $24/day</h1>"),
         (Outcome.EXPIRED, "No answer about"),
-        (Outcome.WOKE_UP, "is working again</h1>"),
+        (Outcome.WOKE_UP, "is busy again</h1>"),
         (Outcome.INTERRUPTED, "Next step: if the instance still runs, save your work."),
         (Outcome.FAILED, "Could not"),
     ],

@@ -695,8 +695,7 @@ def test_time_that_nobody_measured_is_not_billed_as_idle() -> None:
     assert "<dt>of measured idle time</dt><dd>$2.85</dd>" in page
     assert "% · 24 h until Fri 12:02 UTC</figcaption>" in page
     assert (
-        "Another 2 h 10 min of idle time, not covered by the readings of this question, cost $2.18."
-        in page
+        "Idle time that this question has no readings for (2 h 10 min) cost another $2.18." in page
     )
 
 

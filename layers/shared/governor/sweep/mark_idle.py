@@ -1,4 +1,4 @@
-"""Marks idle instances with tags, and removes the marks of those that work again.
+"""Marks idle instances with tags, and removes the marks of those that are busy again.
 
 In mode `observe` the call is a dry run, and the state table remembers what it tried. This module
 must not change anything but the two tags.

@@ -60,7 +60,7 @@ _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
     Outcome.EXPIRED: "not answered",
-    Outcome.WOKE_UP: "working again",
+    Outcome.WOKE_UP: "busy again",
     Outcome.VOID: "canceled",
     Outcome.REFUSED: "refused by a safety check",
 }
@@ -498,7 +498,7 @@ def _given(context: Context, decision: Decision) -> str:
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    """Return an outcome in words, such as `working again`; its own name, such as `stopped`, if that
+    """Return an outcome in words, such as `busy again`; its own name, such as `stopped`, if that
     says it."""
     return _OUTCOMES.get(outcome, outcome.value)
 

@@ -40,7 +40,7 @@ class Breaker(Section):
     hold_minutes: int = between(180, 0, 10_080)
     """Minutes that a freeze lasts after the last sweep that would have caused it. If the policy
     acts without an approval, the freeze also lasts until most of the instances that caused it have
-    worked again or are stopped."""
+    been busy again or are stopped."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
     """Freeze if one sweep has more than this many times as many changed instances as any earlier
     sweep of the last two weeks. `null`: never."""
