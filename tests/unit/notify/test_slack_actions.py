@@ -236,7 +236,7 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
     slack.press(button, reason="demo")
 
     assert ApprovalStatus.APPROVED is slack.status
-    assert "You can still put it on hold" in slack.said[0][2]
+    assert "you can still put it on hold" in slack.said[0][2]
     assert [APPROVAL_ID, None] == slack.holds
     assert says == slack.said[1][2]
     approval = slack.world.state.approval(APPROVAL_ID)
