@@ -501,7 +501,7 @@ def test_the_consequence_of_silence_is_that_of_the_messages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With its own time and zone. A stack of the previous release has no such sentence."""
-    silence = "If nobody answers, GPU Governor stops it after Sat 04:02 Berlin time (03:02 UTC)."
+    silence = "If nobody answers, GPU Governor stops it after Sat 04:02 Berlin (03:02 UTC)."
 
     assert f"  open: {silence} ID " in approved(
         capsys, {"first_yes_by": "alice", "needs_another": True, "silence": silence}

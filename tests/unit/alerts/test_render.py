@@ -121,9 +121,9 @@ def test_values_come_in_their_forms(fill: Fill) -> None:
 
     assert "$12" == words.title
     assert (
-        "Fri 13:02 Berlin time (12:02 UTC)",
+        "Fri 13:02 Berlin (12:02 UTC)",
         "Fri 13:02",
-        "Fri 13:02 Berlin time (12:02 UTC, already over)",
+        "Fri 13:02 Berlin (12:02 UTC, already over)",
         "It is.",
         "no.",
         "No",

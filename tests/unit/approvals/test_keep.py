@@ -35,7 +35,7 @@ OFFICE = {
 }
 MONDAY = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
 """NOW is a Friday afternoon."""
-LABEL = "Keep until Mon 08:30 Berlin time ($136)"
+LABEL = "Keep until Mon 08:30 Berlin ($136)"
 PRICE = Price(Decimal("2.015"), "list price")
 
 
@@ -62,7 +62,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     (keep,) = (one for one in buttons if one["action_id"] == "governor.keep")
     slack.press("keep", value=keep["value"])
     assert LABEL == keep["text"]["text"]
-    assert "Recorded: kept until Mon 08:30 Berlin time (07:30 UTC)." == slack.said[0][2]
+    assert "Recorded: kept until Mon 08:30 Berlin (07:30 UTC)." == slack.said[0][2]
 
     line = Workflow(decide=False)
     line.state.put(changed(line._stored(), **OFFICE))

@@ -44,10 +44,10 @@ def test_a_state_breaks_before_by_and_around_its_number_alone(words: str, expect
     ("words", "expected"),
     [
         (
-            "checked again Sun Nov 29, 16:02 Berlin time (15:02 UTC)",
-            "checked again Sun~Nov~29, <wbr>16:02 Berlin time (15:02 UTC)",
+            "checked again Sun Nov 29, 16:02 Berlin (15:02 UTC)",
+            "checked again Sun~Nov~29, <wbr>16:02 Berlin (15:02 UTC)",
         ),
-        ("kept until Sun 13:02 Berlin time", "kept until Sun 13:02 Berlin time"),
+        ("kept until Sun 13:02 Berlin", "kept until Sun 13:02 Berlin"),
         ("left alone (a<b> runs it)", "left alone (a&lt;b&gt; runs it)"),
     ],
 )

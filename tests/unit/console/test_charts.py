@@ -75,7 +75,7 @@ def test_hours_are_dated_in_the_zone_of_the_reader() -> None:
     """Its name stands at the end."""
     chart = charts.hourly((80, 2, None, 0), NOW, "Europe/Berlin", 5.0)
 
-    assert ("Fri 10:00", "Fri 12:00", "Fri 13:02 Berlin time") == chart.along
+    assert ("Fri 10:00", "Fri 12:00", "Fri 13:02 Berlin") == chart.along
     assert [1, 2, 1] == [len(boxes(chart.shapes, kind)) for kind in ("used", "idle", "no-data")]
 
 

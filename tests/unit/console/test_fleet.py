@@ -296,11 +296,11 @@ def test_any_name_is_shown_as_text(name: str) -> None:
         # Somebody has just started it again after a stop.
         (
             {"verdict": "too-young", "idle_since": None, "kept_until": NOW + timedelta(hours=3)},
-            ("soft", "too young", "kept until Fri 16:02 Berlin time (15:02 UTC)"),
+            ("soft", "too young", "kept until Fri 16:02 Berlin (15:02 UTC)"),
         ),
         (
             {"verdict": "snoozed", "kept_until": NOW + timedelta(hours=3)},
-            ("soft", "kept", "kept until Fri 16:02 Berlin time (15:02 UTC)"),
+            ("soft", "kept", "kept until Fri 16:02 Berlin (15:02 UTC)"),
         ),
         ({"verdict": "unheard-of"}, ("warn", "unheard of", "")),
     ],

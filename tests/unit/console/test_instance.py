@@ -300,7 +300,7 @@ def test_a_stop_that_was_undone_is_called_undone() -> None:
     ended = NOW - timedelta(days=2, hours=23, minutes=30)
     world.book(make_entry(1, ended_at=ended, false_stop=True))
 
-    assert "until Tue 13:32 Berlin time (12:32 UTC) (undone)" in text(
+    assert "until Tue 13:32 Berlin (12:32 UTC) (undone)" in text(
         world, caller(zone="Europe/Berlin")
     )
 

@@ -18,10 +18,10 @@ NOW = datetime(2026, 11, 27, 12, 2, tzinfo=UTC)
         (
             "worked until Fri Nov 27, 11:30 UTC",
             "Europe/Berlin",
-            "worked until Fri 12:30 Berlin time (11:30 UTC)",
+            "worked until Fri 12:30 Berlin (11:30 UTC)",
         ),
-        ("at 2026-11-27T11:30:00Z", "Europe/Berlin", "at Fri 12:30 Berlin time (11:30 UTC)"),
-        ("at 2026-11-27 11:30 UTC", "Europe/Berlin", "at Fri 12:30 Berlin time (11:30 UTC)"),
+        ("at 2026-11-27T11:30:00Z", "Europe/Berlin", "at Fri 12:30 Berlin (11:30 UTC)"),
+        ("at 2026-11-27 11:30 UTC", "Europe/Berlin", "at Fri 12:30 Berlin (11:30 UTC)"),
         ("at 2026-11-27T11:30:00Z", "UTC", "at Fri 11:30 UTC"),
         ("since Mon Dec 31, 23:30 UTC.", "Asia/Tokyo", "since Mon Dec 31, 23:30 UTC."),
         ("i-0123456789abcdef0 of 2026-11-27", "Europe/Berlin", "i-0123456789abcdef0 of 2026-11-27"),
@@ -43,7 +43,7 @@ def test_a_time_without_a_year_is_the_nearest_one_of_its_weekday(days: int) -> N
 
     in_words = times_in_zone(in_utc(moment), "Asia/Tokyo", NOW)
     assert in_words == times_in_zone(iso(moment), "Asia/Tokyo", NOW)
-    assert "21:02 Tokyo time (12:02 UTC)" in in_words
+    assert "21:02 Tokyo (12:02 UTC)" in in_words
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])

@@ -278,9 +278,7 @@ def test_the_default_owner_reads_the_end_of_a_block_in_their_zone() -> None:
     world.ec2.known_reservations.add(RESERVATION)
     world.block(block())
 
-    assert "It ends Fri Dec 4, 13:02 Berlin time (12:02 UTC)." in " ".join(
-        world.announcer.sent[0].lines
-    )
+    assert "It ends Fri Dec 4, 13:02 Berlin (12:02 UTC)." in " ".join(world.announcer.sent[0].lines)
 
 
 def test_a_block_that_ec2_does_not_know_is_refused_and_leaves_no_trace() -> None:

@@ -153,7 +153,7 @@ def test_a_budget_message_gives_its_time_in_the_zone_of_the_projects_owner() -> 
     world.sum_up()
 
     (alert,) = world.told()
-    assert "the budget will run out Fri 23:02 Berlin time (22:02 UTC)" in " ".join(alert.lines)
+    assert "the budget will run out Fri 23:02 Berlin (22:02 UTC)" in " ".join(alert.lines)
 
 
 def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> None:

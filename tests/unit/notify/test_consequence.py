@@ -41,7 +41,7 @@ OnExpiry = Literal["no-action", "act"]
 LOCK_SCREEN = 40
 """The characters of a subject that a locked phone shows."""
 LONG = "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042"
-WHEN = {Mode.ASK: "Sat 04:02 Berlin time", Mode.AUTO: "Fri 14:02 Berlin time"}
+WHEN = {Mode.ASK: "Sat 04:02 Berlin", Mode.AUTO: "Fri 14:02 Berlin"}
 EVERY_QUESTION = [
     (on_expiry, stage)
     for on_expiry, stage in itertools.product(("no-action", "act"), (*QUESTIONS, "first yes"))
@@ -171,12 +171,10 @@ def test_the_first_of_two_approvals_says_so_after_the_consequence() -> None:
     wait = alert_of(episode_of(), "first yes").subject
 
     assert (
-        "notebook-7 will be stopped after Sat 04:02 Berlin time unless you keep it. "
+        "notebook-7 will be stopped after Sat 04:02 Berlin unless you keep it. "
         "One of two approved" == act
     )
-    assert (
-        "notebook-7 keeps running unless a second person approves by Sat 04:02 Berlin time" == wait
-    )
+    assert "notebook-7 keeps running unless a second person approves by Sat 04:02 Berlin" == wait
 
 
 def test_a_reminder_says_that_it_is_one() -> None:

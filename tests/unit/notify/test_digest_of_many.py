@@ -96,7 +96,7 @@ def test_the_first_line_names_what_silence_stops() -> None:
 
     assert (
         "If nobody answers, GPU Governor stops 2 of these 12 (notebook-02, notebook-07) "
-        "after Sat 04:02 Berlin time (03:02 UTC, in 15 h)." == message.happens
+        "after Sat 04:02 Berlin (03:02 UTC, in 15 h)." == message.happens
     )
     assert message.title.startswith("2 of 12 idle GPU instances will be stopped after Sat 04")
     assert not [line for section in message.sections for line in section.lines if "Sat" in line]
@@ -152,9 +152,9 @@ def test_deadlines_hours_apart_stand_in_their_lines() -> None:
     )
     lines = [line for section in message.sections[:2] for line in section.lines]
 
-    assert "after Sat 04:02 Berlin time" in lines[0]
-    assert "by Sat 07:02 Berlin time" in lines[1]
-    assert "after Sat 04:02 Berlin time" in message.title
+    assert "after Sat 04:02 Berlin" in lines[0]
+    assert "by Sat 07:02 Berlin" in lines[1]
+    assert "after Sat 04:02 Berlin" in message.title
 
 
 def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
@@ -165,10 +165,10 @@ def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
         apart=timedelta(hours=1),
     )
 
-    assert ", the first one after Sat 05:02 Berlin time, unless you answer" in message.title
+    assert ", the first one after Sat 05:02 Berlin, unless you answer" in message.title
     assert (
         "If nobody answers, GPU Governor stops 2 of these 3 (notebook-01, notebook-02), "
-        "beginning after Sat 05:02 Berlin time (04:02 UTC, in 16 h)." == message.happens
+        "beginning after Sat 05:02 Berlin (04:02 UTC, in 16 h)." == message.happens
     )
 
 
@@ -180,8 +180,8 @@ def test_deadlines_that_read_differently_stand_in_their_lines() -> None:
     )
     deadlines = [line.split(", ")[3] for line in message.sections[0].lines]
 
-    earlier = "after Sat 04:02 Berlin time"
-    assert [earlier, earlier, "after Sat 04:03 Berlin time"] == deadlines
+    earlier = "after Sat 04:02 Berlin"
+    assert [earlier, earlier, "after Sat 04:03 Berlin"] == deadlines
     assert earlier in message.happens
 
 

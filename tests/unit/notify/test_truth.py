@@ -314,15 +314,13 @@ def truth_of(
     """Everything a message of this stage must say."""
     doing = "stop" if action is Action.STOP else "terminate"
     asks = {
-        "deadline": "Sat 04:02 Berlin time (03:02 UTC, in 15 h)",
+        "deadline": "Sat 04:02 Berlin (03:02 UTC, in 15 h)",
         "silence": f"GPU Governor {doing}s it" if on_expiry == "act" else "nothing happens",
         "people": "Two different people must approve" if people > 1 else "One approval is enough",
-        "subject": f"notebook-7 keeps running unless you {doing} it by Sat 04:02 Berlin time",
+        "subject": f"notebook-7 keeps running unless you {doing} it by Sat 04:02 Berlin",
     }
     if on_expiry == "act":
-        asks["subject"] = (
-            f"notebook-7 will be {doing}ped after Sat 04:02 Berlin time unless you answer"
-        )
+        asks["subject"] = f"notebook-7 will be {doing}ped after Sat 04:02 Berlin unless you answer"
     news = {
         Stage.REMIND: {"new": "asked 4 h ago. Nobody has answered"},
         Stage.ESCALATE: {"new": "asked 4 h ago and reminded 2 h ago. Nobody has answered"},
@@ -333,7 +331,7 @@ def truth_of(
             "loss": "What would be lost",
         },
         Mode.AUTO: {
-            "mode": "GPU Governor stops it after Fri 14:02 Berlin time (13:02 UTC, in 1 h) without "
+            "mode": "GPU Governor stops it after Fri 14:02 Berlin (13:02 UTC, in 1 h) without "
             "asking (mode auto)",
             "until": "Until then, you can put it on hold, keep it until a later date, or exempt it",
         },
@@ -494,7 +492,7 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
     assert not [
         channel
         for channel, text in found.items()
-        if "notebook-7 stays stopped unless you terminate it by Sat 04:02 Berlin time" not in text
+        if "notebook-7 stays stopped unless you terminate it by Sat 04:02 Berlin" not in text
     ]
     assert all(
         "3 stopped GPU instances stay stopped unless you terminate them by Sat 04:02" in text
@@ -505,7 +503,7 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
         for channel in found.keys() - {"slack text", "hooked"}
     )
     assert "Two different people must approve" in found["mail text"]
-    since = "GPU Governor stopped it on Fri Nov 6, 13:02 Berlin time (12:02 UTC), and nobody has"
+    since = "GPU Governor stopped it on Fri Nov 6, 13:02 Berlin (12:02 UTC), and nobody has"
     assert f"{since} started it since. Terminating it saves" in found["mail text"]
 
 
@@ -520,9 +518,9 @@ def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> N
     message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
     needed = truth_of(stage, Mode.ASK, "act" if acting else "no-action") | {
         "subject": {
-            0: "3 idle GPU instances keep running unless you stop them by Sat 04:02 Berlin time",
-            1: "1 of 3 idle GPU instances will be stopped after Sat 04:02 Berlin time unless you",
-            3: "3 idle GPU instances will be stopped after Sat 04:02 Berlin time unless you",
+            0: "3 idle GPU instances keep running unless you stop them by Sat 04:02 Berlin",
+            1: "1 of 3 idle GPU instances will be stopped after Sat 04:02 Berlin unless you",
+            3: "3 idle GPU instances will be stopped after Sat 04:02 Berlin unless you",
         }[acting],
         "cost": "$136 a day",
         "silence": {
@@ -739,7 +737,7 @@ def test_every_question_says_in_the_readers_zone_since_when_power_is_missing(
     del found["slack text"]
 
     for channel, text in found.items():
-        assert "power: not measured since Fri 12:15 Berlin time (11:15 UTC)" in text, channel
+        assert "power: not measured since Fri 12:15 Berlin (11:15 UTC)" in text, channel
 
 
 def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
@@ -754,7 +752,7 @@ def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
 APPROVED = Decision(
     Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
 )
-AGAIN = "Sat 13:02 Berlin time (12:02 UTC)"
+AGAIN = "Sat 13:02 Berlin (12:02 UTC)"
 IF_IDLE = "If the instance stays idle and is neither kept nor exempt"
 WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
 ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
@@ -795,8 +793,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
         "Canceled: notebook-7 is busy again",
         (
-            "utilization reached 34.0% in the last 60 min, "
-            "last at Fri 12:55 Berlin time (11:55 UTC).",
+            "utilization reached 34.0% in the last 60 min, last at Fri 12:55 Berlin (11:55 UTC).",
             "Nothing was changed",
         ),
     ),
@@ -813,7 +810,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         str(replace(WARNED, action="stop").void_reason),
         "AWS is reclaiming notebook-7, so GPU Governor leaves it alone for now",
         (
-            "will stop it around Fri 13:04 Berlin time (12:04 UTC)",
+            "will stop it around Fri 13:04 Berlin (12:04 UTC)",
             "Nothing was",
             "Next step: if the instance still runs, save your work.",
         ),
@@ -926,7 +923,7 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
     alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
     needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
     if not done:  # what is stopped is not asked about
-        needed["again"] = f"{IF_IDLE}, GPU Governor asks again after Fri 13:07 Berlin time"
+        needed["again"] = f"{IF_IDLE}, GPU Governor asks again after Fri 13:07 Berlin"
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue
@@ -956,7 +953,7 @@ def test_a_first_yes_says_what_silence_does_after_it() -> None:
     episode = episode_of(on_expiry="act", terms=Terms(people_needed=2))
     found = texts(_first_yes(episode), episode)
     needed = {
-        "silence": "GPU Governor stops it anyway after Sat 04:02 Berlin time (03:02 UTC, in 15 h).",
+        "silence": "GPU Governor stops it anyway after Sat 04:02 Berlin (03:02 UTC, in 15 h).",
         "people": "If a second person whose email address is in the policy approves before then, "
         "GPU Governor goes ahead at once.",
     }
@@ -981,7 +978,7 @@ def _undone(episode: Episode) -> Alert:
                 "alice@example.com approved",
                 "A second person",
                 "nothing happens",
-                "Sat 04:02 Berlin time (03",
+                "Sat 04:02 Berlin (03",
             ),
         ),
         (
@@ -1052,7 +1049,7 @@ EXPIRING = BlockChange(
 COST = ProjectCost(
     "vision", Decimal(8000), Decimal(0), Decimal(100), ((TARGET, Decimal(8000) - Decimal(1) / 3),)
 )
-ENDS_AT = "Fri 13:04 Berlin time (12:04 UTC)"
+ENDS_AT = "Fri 13:04 Berlin (12:04 UTC)"
 
 
 def _warning(cause: Cause, **changes: Any) -> Alert:
@@ -1089,7 +1086,7 @@ WARNINGS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         _warning(Cause.AUTO_SCALING, lifecycle_action=WAITS, stated_end=DEADLINE),
         (
             "Auto Scaling will terminate notebook-7",
-            "until Sat 04:02 Berlin time (03:02 UTC) at the latest",
+            "until Sat 04:02 Berlin (03:02 UTC) at the latest",
         ),
     ),
 }
@@ -1107,7 +1104,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=False),
         (
             "notebook-7: instance retirement in 15 h",
-            "Sat 04:02 Berlin time (03:02 UTC, in 15 h)",
+            "Sat 04:02 Berlin (03:02 UTC, in 15 h)",
             "What to do: stop",
             "After the restart, an instance usually runs on other",
         ),
@@ -1115,7 +1112,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "block": (
         block_alert(EXPIRING, [_instance()], BERLIN, NOW),
         (
-            "cr-1 ends: save your work by Sat 04:02 Berlin time",
+            "cr-1 ends: save your work by Sat 04:02 Berlin",
             "data on their local disks will be lost",
         ),
     ),
@@ -1123,7 +1120,7 @@ OTHER_EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         silent_alert(TARGET, [(_instance(), SILENT)], BERLIN, NOW, outage=False),
         (
             "Not enough metrics: notebook-7",
-            "since Fri 12:35 Berlin time (11:35 UTC), no agent",
+            "since Fri 12:35 Berlin (11:35 UTC), no agent",
             "how to fix it: governor doctor",
         ),
     ),
@@ -1184,7 +1181,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         mass_alert(_instance(), WARNED, [_instance()], Policy(), NOW, NOW, owner=BERLIN),
         (
             "ml-team has 1 instance there",
-            "since Fri 13:02 Berlin time",
+            "since Fri 13:02 Berlin",
             "notebook-7 (i-0123456789abcdef0)",
         ),
     ),
@@ -1220,7 +1217,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         (
             "Project vision: 80% of the GPU budget for November 2026 is used",
             "$8,000",
-            "run out Sat 09:02 Berlin time (08:02 UTC)",
+            "run out Sat 09:02 Berlin (08:02 UTC)",
             "At the pace of recent weeks, the month will cost $11,000",
             "off by 6% (median)",
         ),
@@ -1385,7 +1382,7 @@ def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:
     long = replace(episode.instance, tags={**episode.instance.tags, "Name": "n" * 250})
     alert = stage_alert(replace(episode, instance=long), Stage.ESCALATE, NOW, LINK, DEADLINE)
 
-    assert "keeps running unless you stop it by Sat 04:02 Berlin time. Escalation" in alert.subject
+    assert "keeps running unless you stop it by Sat 04:02 Berlin. Escalation" in alert.subject
     assert len(alert.subject) < 100
 
 
@@ -1541,7 +1538,7 @@ def test_an_hour_is_not_idle_while_one_gpu_is_not_measured() -> None:
 def test_the_mail_says_what_its_bars_mean() -> None:
     """With the times of the first and the last hour, in the reader's zone."""
     assert chart_of([0.0] * 288).caption == (
-        "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin time (12:00 UTC). "
+        "Busiest GPU by hour, Thu 13:00 to Fri 13:00 Berlin (12:00 UTC). "
         "Lowest bar: idle (under 5%)."
     )
     with_gaps = chart_of([None] * 24 + [0.0] * 264)

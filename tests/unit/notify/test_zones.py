@@ -32,7 +32,7 @@ from tests.unit.web.test_site import ID, World
 
 AN_HOUR_AGO = NOW - timedelta(hours=1)
 UTC_TEXT = in_utc(AN_HOUR_AGO)
-IN_BERLIN = "Fri 12:02 Berlin time (11:02 UTC)"
+IN_BERLIN = "Fri 12:02 Berlin (11:02 UTC)"
 
 
 def alerts() -> Iterator[tuple[str, Alert, Episode, str]]:
@@ -46,10 +46,10 @@ def alerts() -> Iterator[tuple[str, Alert, Episode, str]]:
     ending = WARNED.void_reason
     assert ending is not None
     canceled = outcome_alert(asked.ref, asked, Outcome.INTERRUPTED, ending, NOW, LINK)
-    yield "interrupted", canceled, asked, "Fri 13:04 Berlin time (12:04 UTC)"
+    yield "interrupted", canceled, asked, "Fri 13:04 Berlin (12:04 UTC)"
     stopped = asked_about_stopped()
     again = stage_alert(stopped, Stage.ASK, NOW, LINK, DEADLINE)
-    yield "stopped", again, stopped, "Fri Nov 6, 13:02 Berlin time (12:02 UTC)"
+    yield "stopped", again, stopped, "Fri Nov 6, 13:02 Berlin (12:02 UTC)"
     approval = Approval(
         "a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30)
     )

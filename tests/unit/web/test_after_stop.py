@@ -123,7 +123,7 @@ def test_the_times_are_those_of_the_people_who_were_asked() -> None:
     settle(world, Ending.STARTED)
 
     assert heading(world.get().body).endswith(
-        "was stopped Fri 13:02, started again Sat 09:02 Berlin time"
+        "was stopped Fri 13:02, started again Sat 09:02 Berlin"
     )
 
 

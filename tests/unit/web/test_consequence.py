@@ -59,4 +59,4 @@ def test_a_list_of_questions_says_the_same_where_silence_acts() -> None:
     page = digest_page([view, view], ["a", "b"], form)
 
     assert f'<span class="acts">{consequence(view.episode, LATER, NOW).sentence}</span>' in page
-    assert "after Sat 13:02 Berlin time" in page
+    assert "after Sat 13:02 Berlin" in page

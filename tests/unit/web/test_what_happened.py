@@ -193,7 +193,7 @@ def test_a_spot_price_has_its_time_in_the_zone_of_the_people() -> None:
     world = World(zone="Europe/Berlin")
     source = "Spot price in us-east-1a at 2026-11-20T11:49:52Z"
     world.change(price=Price(Decimal("1.006"), source))
-    said = "Spot price in us-east-1a at Fri 12:49 Berlin time (11:49 UTC)"
+    said = "Spot price in us-east-1a at Fri 12:49 Berlin (11:49 UTC)"
 
     assert said in question_document(world.site.show(ID))["cost"][0]
     assert said in world.get().body

@@ -23,7 +23,7 @@ from governor.console.parts import document_part
 from governor.console.session import ConsoleSessions, caller_of
 from governor.console.views import addresses, figures
 from governor.core.errors import DecisionRefused, InputError, NotFound, SignInTooOld
-from governor.core.units import people, sentence
+from governor.core.units import people, plural, sentence
 from governor.web.answers import status_of
 from governor.web.responses import HEADERS, Response, redirect
 
@@ -353,12 +353,21 @@ def _frame(view_request: ViewRequest, path: str) -> dict[str, object]:
         "mode": view_request.reader.policy.mode.value,
         "swept": view_request.now - min(sweep_times) if sweep_times else None,
         "targets": len(fleet_pages),
+        "targets_read": _targets_read_text(len(fleet_pages)),
         "unread": len(fleet_pages) - read_count,
         "by": view_request.caller.by,
         "path": path,
         "questions": len(figures.questions(view_request)),
         "missing": view_request.what_is_missing,
     }
+
+
+def _targets_read_text(count: int) -> str:
+    """Return that all of so many targets were read: `both targets read`."""
+    if count == 2:
+        return "both targets read"
+    text = f"{plural(count, 'target')} read"
+    return f"all {text}" if count > 2 else text
 
 
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:

@@ -45,7 +45,7 @@ def state_html(words: str) -> Markup:
 
 
 def next_html(words: str) -> Markup:
-    """Return the words of a next step as HTML, in which `Sun Nov 29, 16:02 Berlin time` may break
+    """Return the words of a next step as HTML, in which `Sun Nov 29, 16:02 Berlin` may break
     between the date and the time. The last column of a screen of 1,024 points cannot hold both."""
     # Other passes join a date to the time that follows it, but not across a tag.
     safe_words = str(escape(words))

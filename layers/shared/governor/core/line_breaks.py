@@ -1,6 +1,6 @@
 """Prevents line breaks in pages and mails inside times, dates, lengths and counts, such as `Sat
-04:02 Berlin time` and `2 instances`, and inside IDs, Regions and ISO dates, which browsers would
-break after a hyphen.
+04:02 Berlin` and `2 instances`, and inside IDs, Regions and ISO dates, which browsers would break
+after a hyphen.
 
 Pages and mails are rendered with plain text. As they leave the program, spaces inside times become
 spaces that do not break, and each id gets a tag. Its text stays as it is, so that a copied id is
@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 
 _NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
-_ZONE = r"[A-Z]\w+(?: [A-Z]\w+)*(?: time\b)?"
+_ZONE = r"[A-Z]\w+(?: [A-Z]\w+)*"
 _TIME = rf"(?:[A-Z][a-z]{{2}} )?(?:[A-Z][a-z]{{2}} \d{{1,2}}, )?\d\d:\d\d(?: {_ZONE})?"
 _TIMES = (
-    rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin time
+    rf"{_TIME}"  # Sat Dec 5, 04:02 Berlin
     r"|\b\d+ (?:h|min|days?)\b(?: \d+ min\b)?"  # 6 h 40 min
     r"|\b[A-Z][a-z]{2} \d{1,2}\b"  # Dec 5
     r"|\b\d[\d,]{0,12} instances?\b"

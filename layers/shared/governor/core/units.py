@@ -194,8 +194,8 @@ def left(length: timedelta) -> str:
 
 
 def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return a moment as text in a time zone, and in UTC if that differs: `Sat 04:02 Berlin time
-    (03:02 UTC)`. From six days away from `now` on, the date is in it."""
+    """Return a moment as text in a time zone, and in UTC if that differs: `Sat 04:02 Berlin (03:02
+    UTC)`. From six days away from `now` on, the date is in it."""
     local = moment.astimezone(ZoneInfo(zone))
     utc = moment.astimezone(UTC)
     text = time_with_zone(moment, zone, now)
@@ -207,18 +207,14 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def time_with_zone(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return a moment as text in a time zone, with the zone's name: `Sat 04:02 Berlin time`. From
-    six days away from `now` on, the date is in it. It is for subjects of messages."""
-    return f"{day_and_time(moment, zone, now)} {zone_in_words(zone)}"
+    """Return a moment as text in a time zone, with the zone's city: `Sat 04:02 Berlin`. From six
+    days away from `now` on, the date is in it. It is for subjects of messages."""
+    return f"{day_and_time(moment, zone, now)} {city_of(zone)}"
 
 
-def zone_in_words(zone: str) -> str:
-    """Return the name of a time zone as people write it after a time: `Los Angeles time`, and `UTC`
-    or another abbreviation as it is."""
-    city = zone.rpartition("/")[2].replace("_", " ")
-    if city.upper() == city:
-        return city
-    return f"{city} time"
+def city_of(zone: str) -> str:
+    """Return the name of a time zone as people read it, its city: `Los Angeles`."""
+    return zone.rpartition("/")[2].replace("_", " ")
 
 
 def in_utc(moment: UtcDatetime) -> str:
@@ -229,9 +225,9 @@ def in_utc(moment: UtcDatetime) -> str:
 
 def times_in_zone(text: str, zone: str, now: UtcDatetime) -> str:
     """Return a recorded text with its times as `clock` gives them in a time zone: `worked until Sat
-    04:02 Berlin time (03:02 UTC)`. A time without a year is the one nearest to `now`. A text that
-    is no time of the calendar stays as it is, and so does a time that is half a year away or more,
-    as people type in reasons: `clock` names no year."""
+    04:02 Berlin (03:02 UTC)`. A time without a year is the one nearest to `now`. A text that is no
+    time of the calendar stays as it is, and so does a time that is half a year away or more, as
+    people type in reasons: `clock` names no year."""
 
     def in_words(match: re.Match[str]) -> str:
         """Return the time that was found in the zone, or its text if it stays as it is."""
@@ -281,8 +277,8 @@ def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
-    """Return a deadline as text in a time zone: `Sat 04:02 Berlin time (03:02 UTC, in 23 h)`. One
-    that has passed ends with `already over)`."""
+    """Return a deadline as text in a time zone: `Sat 04:02 Berlin (03:02 UTC, in 23 h)`. One that
+    has passed ends with `already over)`."""
     when = f"in {left(moment - now)}" if moment > now else "already over"
     text = clock(moment, zone, now)
     if text.endswith(")"):

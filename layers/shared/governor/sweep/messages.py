@@ -250,7 +250,7 @@ def silent_alert(
 
 def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
     """Return since when a GPU has had no reading, as the start of a sentence: `since Sat 04:02
-    Berlin time (03:02 UTC), `, with `or earlier` if that is the start of the window.
+    Berlin (03:02 UTC), `, with `or earlier` if that is the start of the window.
 
     Return an empty text if nothing was read, or if readings still come, but too few.
     """

@@ -34,7 +34,7 @@ class Consequence(NamedTuple):
     """The effect of silence on an instance, in two forms."""
 
     subject: str
-    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin time unless
+    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin unless
     you answer`. `after` promises no minute, as a freeze may delay the stop. A longer form, such as
     `not before`, would push the time idle or the price out of a subject."""
     sentence: str

@@ -25,6 +25,7 @@ from governor.core.principals import names_in, principal_text
 from governor.core.units import (
     UtcDatetime,
     all_listed,
+    city_of,
     daily_cost,
     day_and_time,
     left,
@@ -34,7 +35,6 @@ from governor.core.units import (
     time_with_zone,
     times_in_zone,
     usd,
-    zone_in_words,
 )
 from governor.episode.model.episode import Episode, Outcome
 from governor.episode.model.plan import STEP_TEXT, Plan, Step
@@ -211,7 +211,7 @@ def after_stop_text(after: AfterStop, zone: str, now: UtcDatetime) -> str:
     stopped = day_and_time(after.stopped_at, zone, now)
     done = "terminated" if after.is_terminated else "started again"
     if after.at is None:
-        return f"was stopped {stopped} {zone_in_words(zone)}, and {done} since"
+        return f"was stopped {stopped} {city_of(zone)}, and {done} since"
     return f"was stopped {stopped}, {done} {time_with_zone(after.at, zone, now)}"
 
 
@@ -371,7 +371,7 @@ def _measured_text(episode: Episode, at: UtcDatetime, *, has_no_end: bool) -> Id
     if began_earlier:
         start = f"before {start}"
     title = f"idle since {start}"
-    predicate = f"has been {title} {zone_in_words(episode.asking.time_zone)}"
+    predicate = f"has been {title} {city_of(episode.asking.time_zone)}"
     return IdleText(title, f"{measured}, and no work was seen since.", predicate)
 
 

@@ -16,12 +16,12 @@ from governor.core.errors import DecisionRefused, TooLate
 from governor.core.units import (
     UtcDatetime,
     as_utc,
+    city_of,
     clock,
     day_and_time,
     minutes,
     people,
     usd,
-    zone_in_words,
 )
 from governor.episode.model.episode import Episode, Phase
 from governor.episode.model.plan import Step
@@ -67,23 +67,22 @@ def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
-    """Return the label of the keep button on one line: `Keep until Mon 09:00 Berlin time
-    ($408)`."""
+    """Return the label of the keep button on one line: `Keep until Mon 09:00 Berlin ($408)`."""
     return " ".join(keep_label(episode, now))
 
 
 def keep_label(episode: Episode, now: UtcDatetime) -> tuple[str, str]:
     """Return the label of the keep button in two parts, for a button of two lines: `Keep until Mon
-    09:00`, and its time zone with the cost until then, `Berlin time ($408)`. There is no cost if
-    the price is zero or not known."""
+    09:00`, and its time zone with the cost until then, `Berlin ($408)`. There is no cost if the
+    price is zero or not known."""
     end = keep_end(episode, now)
     zone = episode.asking.time_zone
     answer = f"Keep until {day_and_time(end, zone, now)}"
-    zone_text = zone_in_words(zone)
+    city = city_of(zone)
     price = episode.price.usd_per_hour
     if not price:
-        return answer, zone_text
-    return answer, f"{zone_text} ({usd(price * minutes(end - now) / 60)})"
+        return answer, city
+    return answer, f"{city} ({usd(price * minutes(end - now) / 60)})"
 
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:

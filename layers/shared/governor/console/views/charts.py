@@ -14,7 +14,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from governor.core.units import Percent, Usd, UtcDatetime, day_and_time, usd, zone_in_words
+from governor.core.units import Percent, Usd, UtcDatetime, city_of, day_and_time, usd
 from governor.limits.rules.breaker import HOUR, hour_of
 
 _WIDTH = 1000
@@ -129,7 +129,7 @@ def hourly(
     first = day_and_time(start, zone, until)
     middle = day_and_time(start + HOUR * (len(hours) * 0.5), zone, until)
     last = day_and_time(until, zone, until)
-    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {zone_in_words(zone)}"))
+    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {city_of(zone)}"))
 
 
 def strip(
