@@ -129,7 +129,7 @@ def test_a_stop_whose_instance_others_terminated_promises_no_saving() -> None:
     assert [] == world.state.entries("2026-11")
     assert "notebook was stopped, then terminated" == alert.subject
     text = " ".join(alert.lines)
-    assert "so no saving is booked." in text
+    assert "so no savings are recorded." in text
     for wrong in ("saves", "is stopped", "start it again", "Starting it again"):
         assert wrong not in text, wrong
 
