@@ -46,7 +46,7 @@ def test_every_channel_keeps_until_the_same_moment_and_says_so() -> None:
     shown = page.get().body
     field = re.search(r'name="keep_until" value="([^"]+)"', shown)
     assert field is not None
-    until = LABEL.rsplit(" ", 3)[0]
+    until = LABEL.rsplit(" ", 2)[0]
     zone_and_cost = LABEL.split(" ", 4)[-1]
     assert f'>{until} <span class="under">{zone_and_cost}</span></button>' in shown
     page.post("keep", keep_until=field[1])

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from governor.approvals.messages.consequence import consequence_of_several
 from governor.approvals.messages.questions import stage_alert
 from governor.approvals.model.approval import Stage
 from governor.episode.model.episode import Episode
@@ -165,11 +166,30 @@ def test_of_several_that_silence_stops_hours_apart_the_first_is_named() -> None:
         apart=timedelta(hours=1),
     )
 
-    assert ", the first one after Sat 05:02 Berlin, unless you answer" in message.title
+    assert message.title.startswith(
+        "2 of 3 idle GPU instances will be stopped from Sat 05:02 Berlin on unless you answer"
+    )
     assert (
         "If nobody answers, GPU Governor stops 2 of these 3 (notebook-01, notebook-02), "
         "beginning after Sat 05:02 Berlin (04:02 UTC, in 16 h)." == message.happens
     )
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Argentina/Buenos_Aires"])
+@pytest.mark.parametrize("apart", [timedelta(seconds=1), timedelta(hours=1)])
+@pytest.mark.parametrize("later", [timedelta(0), timedelta(days=8)])
+@pytest.mark.parametrize("acting", [0, 11, 30])
+def test_no_subject_is_cut(zone: str, apart: timedelta, later: timedelta, acting: int) -> None:
+    """SNS takes 100 characters. Where they are too few, `2 of 12 id... instances` was said."""
+    episodes = [instance_number(number, acts=number < acting) for number in range(30)]
+    episodes = [replace(one, asking=replace(one.asking, time_zone=zone)) for one in episodes]
+    silence = consequence_of_several(
+        episodes, DEADLINE + later, NOW, is_one_deadline=apart < timedelta(hours=1)
+    )
+
+    assert "\N{HORIZONTAL ELLIPSIS}" not in silence.subject
+    assert "30 " in silence.subject
+    assert len(silence.subject) <= 98
 
 
 def test_deadlines_that_read_differently_stand_in_their_lines() -> None:

@@ -321,7 +321,5 @@ def test_times_and_ids_do_not_break_in_the_html_and_are_plain_in_the_text() -> N
 
     assert line in body(mail, "plain")
     tag = '<span style="display:inline-block;max-width:100%">'
-    kept = (
-        f"{tag}i-0123456789abcdef0</span> &lt;b&gt; stops at Sat\u00a004:02\u00a0Berlin\u00a0time"
-    )
+    kept = f"{tag}i-0123456789abcdef0</span> &lt;b&gt; stops at Sat\u00a004:02\u00a0Berlin"
     assert kept in sent_html(mail)

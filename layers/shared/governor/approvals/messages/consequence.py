@@ -34,8 +34,8 @@ class Consequence(NamedTuple):
     """The effect of silence on an instance, in two forms."""
 
     subject: str
-    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin unless
-    you answer`. `after` promises no minute, as a freeze may delay the stop. A longer form, such as
+    """Begins with the name, as in `notebook-7 will be stopped after Sat 04:02 Berlin unless you
+    answer`. `after` promises no minute, as a freeze may delay the stop. A longer form, such as
     `not before`, would push the time idle or the price out of a subject."""
     sentence: str
     """Without the name, as in `If nobody answers, GPU Governor stops it after Sat 04:02 Berlin
@@ -112,13 +112,14 @@ def consequence_of_several(
 
     `until` is the earliest deadline, of those on which silence acts if there are any; `None` if
     none is known. Without `is_one_deadline`, the others have later ones. The sentence names up to
-    five of the instances that silence stops, unless it stops all.
+    five of the instances that silence stops, unless it stops all. The subject says less about the
+    instances if it would be too long.
     """
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
-    about = f"{len(episodes)} {state_text(episodes)} GPU instances"
-    them = f"all {len(episodes)} of them"
+    share = ""
+    them = f"all {len(episodes)} of them" if len(episodes) > 2 else "both of them"
     if acting and len(acting) < len(episodes):
-        about = f"{len(acting)} of {about}"
+        share = f"{len(acting)} of "
         names = [clip_middle(episode.instance.name, _LISTED_NAME) for episode in acting]
         them = f"{len(acting)} of these {len(episodes)} ({listed(names, _NAMED)})"
     verbs = sorted({episode.plan.verb for episode in acting or episodes})
@@ -133,7 +134,12 @@ def consequence_of_several(
         "is_first": not is_one_deadline,
         "to": " to any of them",
     }
-    return _in_words(about, len(about), values, episodes[0].asking.time_zone, now)
+    zone = episodes[0].asking.time_zone
+    about = f"{share}{len(episodes)} {state_text(episodes)} GPU instances"
+    subject, sentence = _lines(about, values, zone, now)
+    if len(subject) > _SUBJECT_CHARACTERS:
+        subject, sentence = _lines(f"{share}{len(episodes)} instances", values, zone, now)
+    return Consequence(subject, sentence)
 
 
 def _stay(episodes: Sequence[Episode]) -> str:
