@@ -76,7 +76,7 @@ screenshots: arguments env-project env-browser ## pages, email and Slack message
 check: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## what each change must pass, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks $(if $(RECORD),--record)
 
-check-all: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## make check, and whole ways as people go them: deployments by SAM CLI, the docs typed, make up; RECORD=1 renews tests/seconds.json
+check-all: arguments env-project env-cloud env-sam env-release env-docs $(if $(shell command -v chromium),env-browser) ## make check and the journeys: each command of the docs, deployments by SAM CLI, make up; RECORD=1 renews tests/seconds.json
 	@$(VENV)/python -m scripts.run_tests --checks --journeys $(if $(RECORD),--record)
 
 docs: arguments env-docs ## the documentation as a site in build/docs, offline; fails on a dead link or anchor

@@ -54,7 +54,7 @@ TEMPLATES = {
 _LEAD = """\
 # Index of the code
 
-To find the file of something, search this page for one word of AWS or FinOps, such as
+To find the file for a topic, search this page for one word of AWS or FinOps, such as
 `grep -i "reminder" docs/modules.md`. Each row is a file, with the first sentence of its docstring.
 If a word finds many rows, search for two, such as `exemption tag`, or open the file whose name has
 the word. If no row fits, look in [Where to change what](architecture.md#where-to-change-what),
@@ -77,9 +77,9 @@ def page() -> str:
         ValueError: a module has no docstring, or a folder is not in the table of the rooms.
     """
     sentences = rooms()
-    folders = {path.name for path in ROOMS.iterdir() if path.is_dir() and path.name[0] != "_"}
-    if sentences.keys() != folders:
-        raise ValueError(f"the table of rooms differs: {sorted(sentences.keys() ^ folders)}")
+    differing_names = sorted(sentences.keys() ^ _room_folders())
+    if differing_names:
+        raise ValueError(f"the table of rooms differs: {differing_names}")
     parts = [_LEAD]
     for room, sentence in sentences.items():
         parts.append(_section(room, sentence, ROOMS / room, ROOMS))
@@ -95,6 +95,15 @@ def rooms() -> dict[str, str]:
     text = ARCHITECTURE.read_text(encoding="utf-8")
     section = text.split("\n## The rooms\n", 1)[1].split("\n## ", 1)[0]
     return dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE))
+
+
+def _room_folders() -> set[str]:
+    """Return the names of the folders that are rooms."""
+    names = set()
+    for path in ROOMS.iterdir():
+        if path.is_dir() and not path.name.startswith("_"):
+            names.add(path.name)
+    return names
 
 
 def _section(title: str, sentence: str, folder: Path, root: Path) -> str:

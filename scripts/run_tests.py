@@ -8,7 +8,7 @@ ended. The last line sums up all tests; the exit status is 1 if anything failed.
 
     --checks        also the checks that are no tests, and the tests in a browser where Chromium is
                     installed
-    --journeys      also the tests that go a whole way as people go it (JOURNEYS)
+    --journeys      also the tests that do from end to end what people do (JOURNEYS)
     --in-a-browser  only the tests in a browser, journeys included
     --workers N     so many units at once
     --record        write the measured seconds to tests/seconds.json
@@ -82,9 +82,9 @@ JOURNEYS = (
     "tests/integration/test_uninstall.py",
     "tests/integration/test_update_of_5cd4e086.py",
 )
-"""Tests that go a whole way as people go it: pages of the docs with every command typed, what SAM
-CLI deploys, `make up` and `make demo`, a restore, an uninstallation. Each file takes 20 to 150 s,
-and together they take a third of all time."""
+"""Tests that do from end to end what people do: each command of the docs, deployments by SAM CLI,
+`make up` and `make demo`, a restore, an uninstallation. Most files take 20 to 150 s, and together
+they take more than a quarter of all time."""
 CHECKS = ("lint", "types", "imports", "template", "workflows", "docs")
 """Checks that are no tests, by their names in the Makefile."""
 CHECKS_GROUP = "checks"

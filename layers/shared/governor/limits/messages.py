@@ -47,6 +47,7 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
     hold_minutes: int = 0,
+    counts_are_new: bool = False,
 ) -> Alert:
     """Return the alert about a freeze. It sends nothing. A reminder is a warning, whatever severity
     the template sets.
@@ -55,7 +56,8 @@ def breaker_alert(
     everything. `about` is the target, or the hub. `left` is how many of the instances that turned
     idle or silent have not worked since. `again` is 0 for the first alert, then the number of the
     reminder. `by` is who ended the freeze in the console; `None` if nobody did. `hold_minutes` is
-    how long the freeze of a target lasts at least; only its first alert says it.
+    how long the freeze lasts at least; only its first alert says it. `counts_are_new` is true if
+    the counts of a freeze of everything are too young to show what is usual.
     """
     is_everywhere = template.startswith("all")
     place = "all" if is_everywhere else about
@@ -68,7 +70,13 @@ def breaker_alert(
     if is_everywhere:
         facts[EVERYWHERE] = True
     ends_at = state.tripped_at + timedelta(minutes=hold_minutes)
-    words = {"since": state.tripped_at, "again": again, "by": by, "ends_at": ends_at}
+    words = {
+        "since": state.tripped_at,
+        "again": again,
+        "by": by,
+        "ends_at": ends_at,
+        "counts_are_new": counts_are_new,
+    }
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
     return alert_from_template(template, about, dedup_id, now, facts, words, severity=severity)

@@ -1,5 +1,5 @@
-"""Takes and tags the snapshots before a termination, or tries them as a dry run before a stop, and
-stores the user data.
+"""Takes and tags the snapshots after a stop or before a termination, only tries them as a dry run
+before a stop, and stores the user data.
 
 Before a stop it rehearses the snapshots: if EC2 would refuse them, nothing is stopped. This module
 must not stop or terminate an instance, and must not begin a second set while another try may still

@@ -54,7 +54,7 @@ class FollowHubFreeze:
         if ended_by or breaker.is_hub_freeze_over(hub, freeze, now, rule):
             self._release(hub, freeze, ended_by, rule, now)
             return
-        self._remind(hub, freeze, now)
+        self._remind(hub, freeze, rule, now)
 
     def _release(
         self, hub: Hub, freeze: BreakerState, ended_by: str | None, rule: Breaker, now: datetime
@@ -83,13 +83,22 @@ class FollowHubFreeze:
         self.announcer.announce(breaker_alert("all released", self.hub, freeze, now, by=ended_by))
         self.breaker_store.end_hub_freeze(freeze, forgotten_hours, settled)
 
-    def _remind(self, hub: Hub, freeze: BreakerState, now: datetime) -> None:
+    def _remind(self, hub: Hub, freeze: BreakerState, rule: Breaker, now: datetime) -> None:
         """Send the message about the freeze if one is due: a reminder once a day, or the first
         message if the sweep that began the freeze could not send it. Raises: CloudError."""
         number = breaker.due_message(freeze, now)
         if number is None:
             return
         left = breaker.turned_around(hub, freeze).left
-        alert = breaker_alert("all frozen", self.hub, freeze, now, left=left, again=number)
+        alert = breaker_alert(
+            "all frozen",
+            self.hub,
+            freeze,
+            now,
+            left=left,
+            again=number,
+            hold_minutes=rule.hold_minutes,
+            counts_are_new=breaker.are_counts_new(hub, now),
+        )
         self.announcer.announce(alert)
         self.breaker_store.replace_hub_freeze(replace(freeze, told_at=now))

@@ -160,7 +160,15 @@ class FreezePlans:
         if not self.breaker_store.begin_hub_freeze(freeze):
             return
         left = breaker.turned_around(hub, freeze).left
-        alert = breaker_alert("all frozen", self.hub, freeze, sweep.now, left=left)
+        alert = breaker_alert(
+            "all frozen",
+            self.hub,
+            freeze,
+            sweep.now,
+            left=left,
+            hold_minutes=sweep.base.breaker.hold_minutes,
+            counts_are_new=breaker.are_counts_new(hub, sweep.now),
+        )
         if self._send(sweep, alert):
             self.breaker_store.replace_hub_freeze(replace(freeze, told_at=sweep.now))
 

@@ -1,5 +1,5 @@
-"""Schedule of a question: the times of its reminder, its escalation and its expiry, never in the
-quiet hours of the people who are asked."""
+"""Schedule of a question: when it is sent, reminded of, escalated and expires, in the working hours
+that all people who are asked share, if there are any."""
 
 from __future__ import annotations
 
