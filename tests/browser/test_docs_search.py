@@ -28,7 +28,7 @@ FIRST_HITS = {
     "working hours": QUIET_HOURS,
     "deploy": "lifecycle.html",
     "member accounts": "accounts.html",
-    "freeze": "policy.html#what-freezes-plans",
+    "freeze": "policy.html#see-and-end-a-freeze-or-raise-a-cap",
     "end a freeze": "policy.html#see-and-end-a-freeze-or-raise-a-cap",
     "pause everything": "policy.html#pause-everything",
     "exemption tag": "policy.html#the-exemption-tag-exempt-an-instance",

@@ -116,12 +116,7 @@ def consequence_of_several(
     instances if it would be too long.
     """
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
-    share = ""
-    them = f"all {len(episodes)} of them" if len(episodes) > 2 else "both of them"
-    if acting and len(acting) < len(episodes):
-        share = f"{len(acting)} of "
-        names = [clip_middle(episode.instance.name, _LISTED_NAME) for episode in acting]
-        them = f"{len(acting)} of these {len(episodes)} ({listed(names, _NAMED)})"
+    share = f"{len(acting)} of " if acting and len(acting) < len(episodes) else ""
     verbs = sorted({episode.plan.verb for episode in acting or episodes})
     values = {
         "kind": "acts" if acting else "waits",
@@ -130,7 +125,7 @@ def consequence_of_several(
         "done": _done((acting or episodes)[0]),
         "stays": _stay(episodes),
         "it": "them",
-        "them": them,
+        "them": _them(acting, len(episodes)),
         "is_first": not is_one_deadline,
         "to": " to any of them",
     }
@@ -140,6 +135,15 @@ def consequence_of_several(
     if len(subject) > _SUBJECT_CHARACTERS:
         subject, sentence = _lines(f"{share}{len(episodes)} instances", values, zone, now)
     return Consequence(subject, sentence)
+
+
+def _them(acting: Sequence[Episode], count: int) -> str:
+    """Return which of so many instances silence stops: `both of them`, `all 3 of them`, or `2 of
+    these 3` with their names. It is all of them if silence stops none."""
+    if acting and len(acting) < count:
+        names = [clip_middle(episode.instance.name, _LISTED_NAME) for episode in acting]
+        return f"{len(acting)} of these {count} ({listed(names, _NAMED)})"
+    return "both of them" if count == 2 else f"all {count} of them"
 
 
 def _stay(episodes: Sequence[Episode]) -> str:

@@ -1,5 +1,5 @@
-"""Schedule of a question: when it is sent, reminded of, escalated and expires, in the working hours
-that all people who are asked share, if there are any."""
+"""Schedule of a question: when it is sent, and the times of its reminder, its escalation and its
+expiry, in the working hours that all people who are asked share, if there are any."""
 
 from __future__ import annotations
 
