@@ -228,6 +228,17 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
     assert ("--checks" in arguments) == names.issuperset(run_tests.CHECKS)
 
 
+def test_a_check_does_not_get_the_variables_of_the_whole_run() -> None:
+    """`make check RECORD=1` failed: each check was asked for RECORD, and refused it."""
+    checks = [unit for unit in planned("--checks") if unit.name in run_tests.CHECKS]
+
+    assert len(checks) == len(run_tests.CHECKS)
+    for unit in checks:
+        without_flags = [*unit.command[:3], "sh", "-c", 'test -z "$MAKEFLAGS"']
+        subprocess.run(without_flags, env={**os.environ, "MAKEFLAGS": " -- RECORD=1"}, check=True)
+        assert ("make", unit.name) == (unit.command[3], unit.command[-1])
+
+
 def test_in_a_browser_runs_that_alone() -> None:
     """Every file once, by the Python that has Playwright."""
     units = planned("--in-a-browser")
