@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from governor.core.units import sentence
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/modules.md"
 ARCHITECTURE = ROOT / "docs/architecture.md"
@@ -76,17 +78,17 @@ def page() -> str:
     Raises:
         ValueError: a module has no docstring, or a folder is not in the table of the rooms.
     """
-    sentences = rooms()
-    differing_names = sorted(sentences.keys() ^ _room_folders())
+    purposes = rooms()
+    differing_names = sorted(purposes.keys() ^ _room_folders())
     if differing_names:
         raise ValueError(f"the table of rooms differs: {differing_names}")
     parts = [_LEAD]
-    for room, sentence in sentences.items():
-        parts.append(_section(room, sentence, ROOMS / room, ROOMS))
-    for folder, sentence in PARTS.items():
-        parts.append(_section(folder, sentence, ROOT / folder, ROOT))
+    for room, purpose in purposes.items():
+        parts.append(_section(room, purpose, ROOMS / room, ROOMS))
+    for folder, purpose in PARTS.items():
+        parts.append(_section(folder, purpose, ROOT / folder, ROOT))
     parts.append(f"## Templates and state machines\n\n{_HEADER}")
-    parts += [f"| `{name}` | {sentence} |" for name, sentence in TEMPLATES.items()]
+    parts += [f"| `{name}` | {purpose} |" for name, purpose in TEMPLATES.items()]
     return "\n".join([*parts, ""])
 
 
@@ -106,11 +108,10 @@ def _room_folders() -> set[str]:
     return names
 
 
-def _section(title: str, sentence: str, folder: Path, root: Path) -> str:
-    """Return the section of a folder: its sentence, and a row for each module in it."""
-    full_sentence = f"{sentence[0].upper()}{sentence[1:].removesuffix('.')}."
+def _section(title: str, purpose: str, folder: Path, root: Path) -> str:
+    """Return the section of a folder: what it is for, and a row for each module in it."""
     rows = "\n".join(_rows(folder, root))
-    return f"## {title}\n\n{full_sentence}\n\n{_HEADER}\n{rows}\n"
+    return f"## {title}\n\n{sentence(purpose)}\n\n{_HEADER}\n{rows}\n"
 
 
 def _rows(folder: Path, root: Path) -> Iterator[str]:

@@ -11,8 +11,10 @@ from governor.alerts.model import EVERYWHERE, Alert, Severity
 from governor.alerts.templates import alert_from_template
 from governor.core.instance import Target
 from governor.core.units import UtcDatetime, iso
-from governor.limits.model.breaker import BreakerState
+from governor.limits.model.breaker import BreakerState, Hub
 from governor.limits.model.pause import Pause, PauseMessage
+from governor.limits.rules import breaker
+from governor.policy.model.limits import Breaker
 
 
 def pause_alert(
@@ -80,3 +82,23 @@ def breaker_alert(
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
     return alert_from_template(template, about, dedup_id, now, facts, words, severity=severity)
+
+
+def hub_freeze_alert(
+    hub: Hub, about: Target, freeze: BreakerState, now: UtcDatetime, rule: Breaker, again: int = 0
+) -> Alert:
+    """Return the alert that everything is frozen. It sends nothing.
+
+    `about` is the account and Region of GPU Governor, and `hub` holds its counts. `again` is 0 for
+    the first alert, then the number of the reminder.
+    """
+    return breaker_alert(
+        "all frozen",
+        about,
+        freeze,
+        now,
+        left=breaker.turned_around(hub, freeze).left,
+        again=again,
+        hold_minutes=rule.hold_minutes,
+        counts_are_new=breaker.are_counts_new(hub, now),
+    )

@@ -14,7 +14,7 @@ from datetime import datetime
 from governor.alerts.ports import Announcer
 from governor.core.instance import Target
 from governor.core.ports import Clock
-from governor.limits.messages import breaker_alert
+from governor.limits.messages import breaker_alert, hub_freeze_alert
 from governor.limits.model.breaker import BreakerState, Hub
 from governor.limits.rules import breaker
 from governor.limits.store.breaker import Breakers
@@ -89,16 +89,6 @@ class FollowHubFreeze:
         number = breaker.due_message(freeze, now)
         if number is None:
             return
-        left = breaker.turned_around(hub, freeze).left
-        alert = breaker_alert(
-            "all frozen",
-            self.hub,
-            freeze,
-            now,
-            left=left,
-            again=number,
-            hold_minutes=rule.hold_minutes,
-            counts_are_new=breaker.are_counts_new(hub, now),
-        )
+        alert = hub_freeze_alert(hub, self.hub, freeze, now, rule, again=number)
         self.announcer.announce(alert)
         self.breaker_store.replace_hub_freeze(replace(freeze, told_at=now))

@@ -17,7 +17,7 @@ from governor.alerts.model import Alert
 from governor.alerts.ports import Announcer
 from governor.core.instance import Target
 from governor.limits.freezes import why_paused
-from governor.limits.messages import breaker_alert
+from governor.limits.messages import breaker_alert, hub_freeze_alert
 from governor.limits.model.breaker import BreakerState, Hub, Turned
 from governor.limits.rules import breaker
 from governor.limits.store.breaker import Breakers
@@ -159,16 +159,7 @@ class FreezePlans:
         freeze = BreakerState(sweep.now, reason.why, turned=reason.turned)
         if not self.breaker_store.begin_hub_freeze(freeze):
             return
-        left = breaker.turned_around(hub, freeze).left
-        alert = breaker_alert(
-            "all frozen",
-            self.hub,
-            freeze,
-            sweep.now,
-            left=left,
-            hold_minutes=sweep.base.breaker.hold_minutes,
-            counts_are_new=breaker.are_counts_new(hub, sweep.now),
-        )
+        alert = hub_freeze_alert(hub, self.hub, freeze, sweep.now, sweep.base.breaker)
         if self._send(sweep, alert):
             self.breaker_store.replace_hub_freeze(replace(freeze, told_at=sweep.now))
 

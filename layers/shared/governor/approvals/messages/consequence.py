@@ -39,7 +39,7 @@ class Consequence(NamedTuple):
     `not before`, would push the time idle or the price out of a subject."""
     sentence: str
     """Without the name, as in `If nobody answers, GPU Governor stops it after Sat 04:02 Berlin
-    time (03:02 UTC, in 23 h).`"""
+    (03:02 UTC, in 23 h).`"""
 
 
 def consequence(
@@ -116,7 +116,11 @@ def consequence_of_several(
     instances if it would be too long.
     """
     acting = [episode for episode in episodes if episode.asking.acts_on_silence]
-    share = f"{len(acting)} of " if acting and len(acting) < len(episodes) else ""
+    share = ""
+    them = _all_of(len(episodes))
+    if acting and len(acting) < len(episodes):
+        share = f"{len(acting)} of "
+        them = _some_of(acting, len(episodes))
     verbs = sorted({episode.plan.verb for episode in acting or episodes})
     values = {
         "kind": "acts" if acting else "waits",
@@ -125,7 +129,7 @@ def consequence_of_several(
         "done": _done((acting or episodes)[0]),
         "stays": _stay(episodes),
         "it": "them",
-        "them": _them(acting, len(episodes)),
+        "them": them,
         "is_first": not is_one_deadline,
         "to": " to any of them",
     }
@@ -137,13 +141,15 @@ def consequence_of_several(
     return Consequence(subject, sentence)
 
 
-def _them(acting: Sequence[Episode], count: int) -> str:
-    """Return which of so many instances silence stops: `both of them`, `all 3 of them`, or `2 of
-    these 3` with their names. It is all of them if silence stops none."""
-    if acting and len(acting) < count:
-        names = [clip_middle(episode.instance.name, _LISTED_NAME) for episode in acting]
-        return f"{len(acting)} of these {count} ({listed(names, _NAMED)})"
+def _all_of(count: int) -> str:
+    """Return that it is all of so many instances, at least two: `both of them`."""
     return "both of them" if count == 2 else f"all {count} of them"
+
+
+def _some_of(acting: Sequence[Episode], count: int) -> str:
+    """Return which of so many instances silence stops, as in `2 of these 3`, with their names."""
+    names = [clip_middle(episode.instance.name, _LISTED_NAME) for episode in acting]
+    return f"{len(acting)} of these {count} ({listed(names, _NAMED)})"
 
 
 def _stay(episodes: Sequence[Episode]) -> str:
